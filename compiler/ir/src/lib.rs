@@ -1,0 +1,29 @@
+//! The tile IR: a small structured SSA between the language and the lowerings.
+//!
+//! A [`Kernel`] is a [`Region`] of [`Op`]s over typed [`Value`]s; `for`, `while` and `if` carry regions. The op table
+//! ([`ops`]) says what each op is called, what it means and which type rule ([`rules`]) it obeys. Text
+//! ([`print`](mod@print), [`parse`]) is exact both ways. The oracle (`oracle`) gives every op its meaning;
+//! `passes` rewrite kernels without changing it.
+
+pub mod attr;
+pub mod builder;
+pub mod elem;
+pub mod kernel;
+pub mod loc;
+pub mod ops;
+pub mod parse;
+pub mod print;
+mod rules;
+pub mod scalar;
+pub mod types;
+pub mod verify;
+
+pub use attr::{AtomicKind, Attr, Attrs, Key, MemOrder, Precision, ReduceKind};
+pub use builder::Builder;
+pub use elem::{Class, Elem, Quant};
+pub use kernel::{Kernel, Op, Region, Value};
+pub use loc::Loc;
+pub use ops::{Effect, Family, OpInfo, OpKind};
+pub use scalar::Scalar;
+pub use types::{PackedType, QTileType, TileType, Type, ViewFacts, ViewType};
+pub use verify::VerifyError;

@@ -1,0 +1,118 @@
+//! The verifier: every value defined once and used where it is visible, every op by its type rule.
+
+use crate::{
+    kernel::{Kernel, Op, Region, Value},
+    loc::Loc,
+    ops::{Effect, OpKind},
+    types::Type,
+};
+
+/// Why a kernel is not well-formed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{loc}: `{op}` in kernel `{kernel}`: {message}")]
+pub struct VerifyError {
+    /// Kernel.
+    pub kernel: String,
+    /// Name of the op.
+    pub op: String,
+    /// The user's line.
+    pub loc: Loc,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Kernel {
+    /// Checks the whole kernel; the first fault is the error.
+    pub fn verify(&self) -> Result<(), VerifyError> {
+        let mut v = Verifier { kernel: self, visible: vec![false; self.types.len()], defined: vec![false; self.types.len()] };
+        let top = |message: String| VerifyError { kernel: self.name.clone(), op: "kernel".into(), loc: Loc::unknown(), message };
+        if self.params.len() != self.body.args.len() {
+            return Err(top(format!("{} parameter names for {} parameters", self.params.len(), self.body.args.len())));
+        }
+        if !self.body.yields.is_empty() {
+            return Err(top("a kernel yields nothing".into()));
+        }
+        for (i, t) in self.types.iter().enumerate() {
+            if let Type::Tile(t) = t
+                && t.shape.contains(&0)
+            {
+                return Err(top(format!("value %{i} has an empty shape: `{t}`")));
+            }
+        }
+        v.region(&self.body).map_err(|(op, message)| match op {
+            Some((kind, loc)) => VerifyError { kernel: self.name.clone(), op: kind.name().into(), loc, message },
+            None => top(message),
+        })
+    }
+}
+
+struct Verifier<'k> {
+    kernel: &'k Kernel,
+    visible: Vec<bool>,
+    defined: Vec<bool>,
+}
+
+type Fault = (Option<(OpKind, Loc)>, String);
+
+impl Verifier<'_> {
+    fn define(&mut self, v: Value) -> Result<(), String> {
+        let i = v.0 as usize;
+        if i >= self.defined.len() {
+            return Err(format!("value %{i} has no type"));
+        }
+        if std::mem::replace(&mut self.defined[i], true) {
+            return Err(format!("value %{i} is defined twice"));
+        }
+        self.visible[i] = true;
+        Ok(())
+    }
+
+    fn use_of(&self, v: Value) -> Result<(), String> {
+        match self.visible.get(v.0 as usize) {
+            Some(true) => Ok(()),
+            _ => Err(format!("value %{} is used where it is not visible", v.0)),
+        }
+    }
+
+    fn region(&mut self, r: &Region) -> Result<(), Fault> {
+        for &a in &r.args {
+            self.define(a).map_err(|m| (None, m))?;
+        }
+        for op in &r.ops {
+            self.op(op)?;
+        }
+        for &y in &r.yields {
+            self.use_of(y).map_err(|m| (None, m))?;
+        }
+        // What the region defined ends with it.
+        for &v in r.args.iter().chain(r.ops.iter().flat_map(|op| &op.results)) {
+            self.visible[v.0 as usize] = false;
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, op: &Op) -> Result<(), Fault> {
+        let fault = |m| (Some((op.kind, op.loc.clone())), m);
+        for &v in &op.operands {
+            self.use_of(v).map_err(fault)?;
+        }
+        let regions = match op.kind {
+            OpKind::For | OpKind::ReduceWith | OpKind::ScanWith => 1,
+            OpKind::While | OpKind::If => 2,
+            _ => 0,
+        };
+        if op.regions.len() != regions {
+            return Err(fault(format!("has {regions} regions, found {}", op.regions.len())));
+        }
+        for r in &op.regions {
+            self.region(r).map_err(|(at, m)| (at.or_else(|| Some((op.kind, op.loc.clone()))), m))?;
+            if matches!(op.kind, OpKind::ReduceWith | OpKind::ScanWith) && r.ops.iter().any(|o| o.kind.info().effect != Effect::Pure) {
+                return Err(fault("a combiner may hold pure ops only: no memory, no control flow".into()));
+            }
+        }
+        for &v in &op.results {
+            self.define(v).map_err(fault)?;
+        }
+        (op.kind.info().check)(self.kernel, op).map_err(fault)
+    }
+}

@@ -1,0 +1,53 @@
+//! Text round trip of a hand-built kernel that uses every kind of syntax.
+
+use tegula_ir::*;
+
+fn sample() -> Kernel {
+    let mut b = Builder::new("demo::sum");
+    let facts = ViewFacts { unit: true, align16: false, small: true };
+    let x = b.param("x", Type::View(ViewType { elem: Elem::F32, rank: 2, mutable: false, facts }));
+    let y = b.param("a \"quoted\" name", Type::View(ViewType { elem: Elem::F32, rank: 2, mutable: true, facts: ViewFacts::default() }));
+    let n = b.param("n", Type::scalar(Elem::I32));
+    let at = |line| Loc::new("src/k.rs", line, 5);
+    let zero = b.op1(OpKind::Const, &[], Type::scalar(Elem::I32), Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_i64(Elem::I32, 0))), at(1));
+    let one = b.op1(OpKind::Const, &[], Type::scalar(Elem::I32), Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_i64(Elem::I32, 1))), at(1));
+    let tile = Type::tile(Elem::F32, [1, 48]);
+    let nan = Scalar::from_bits(Elem::F32, 0x7fc00001);
+    let init = b.op1(OpKind::Const, &[], tile.clone(), Attrs::new().with(Key::Value, Attr::Scalar(nan)), at(2));
+    let args = b.open(&[Type::scalar(Elem::I32), tile.clone()]);
+    let i = b.op1(OpKind::Cast, &[args[0]], Type::scalar(Elem::I64), Attrs::new(), at(3));
+    let pad = Attrs::new().with(Key::Pad, Attr::Scalar(Scalar::from_f64(Elem::F32, -1.5e-7)));
+    let v = b.op1(OpKind::Load, &[x, i, i], tile.clone(), pad, at(4));
+    let s = b.op1(OpKind::Add, &[v, args[1]], tile.clone(), Attrs::new(), Loc::unknown());
+    let body = b.close(vec![s]);
+    let r = b.op(OpKind::For, &[zero, n, one, init], &[tile], Attrs::new(), vec![body], at(3))[0];
+    let m = b.op1(OpKind::Reduce, &[r], Type::tile(Elem::F32, [1, 1]), Attrs::new().with(Key::Axis, Attr::Int(1)).with(Key::Kind, ReduceKind::MaxNan.into()), at(6));
+    let i0 = b.op1(OpKind::Cast, &[zero], Type::scalar(Elem::I64), Attrs::new(), at(7));
+    b.op(OpKind::Store, &[y, i0, i0, m], &[], Attrs::new(), vec![], at(7));
+    b.finish()
+}
+
+#[test]
+fn round_trip_is_exact() {
+    let k = sample();
+    k.verify().unwrap();
+    let back = Kernel::parse(&k.text()).unwrap();
+    assert_eq!(back, k.renumbered(), "\n{}", k.text());
+    assert_eq!(back.text(), k.renumbered().text());
+}
+
+#[test]
+fn faults_name_their_line() {
+    let text = sample().text().replace("max_nan", "largest");
+    let e = Kernel::parse(&text).unwrap_err();
+    assert_eq!(e.message, "there is no symbol `largest`");
+    assert!(text.lines().nth(e.line - 1).unwrap().contains("largest"));
+}
+
+#[test]
+fn verifier_names_op_and_line() {
+    let text = sample().text().replace("reduce %9 {axis = 1", "reduce %9 {axis = 2");
+    let text = if text == sample().text() { text.replace("{axis = 1", "{axis = 2") } else { text };
+    let e = Kernel::parse(&text).unwrap().verify().unwrap_err();
+    assert_eq!(e.to_string(), "src/k.rs:6:5: `reduce` in kernel `demo::sum`: axis 2 does not exist in rank 2");
+}
