@@ -1,0 +1,5 @@
+//! tegula-codegen: tile IR to machine code, by MLIR and LLVM 22. The only crate that knows melior or inkwell.
+//!
+//! - [`emit`]: from an MLIR module to a shared object: passes, LLVM, lld.
+
+pub mod emit;
