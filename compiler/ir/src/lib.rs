@@ -5,6 +5,7 @@
 //! ([`print`](mod@print), [`parse`]) is exact both ways. The oracle (`oracle`) gives every op its meaning;
 //! `passes` rewrite kernels without changing it.
 
+pub mod abi;
 pub mod attr;
 pub mod builder;
 pub mod elem;
@@ -13,6 +14,7 @@ pub mod loc;
 pub mod ops;
 pub mod parse;
 pub mod print;
+pub mod protocol;
 mod rules;
 pub mod scalar;
 pub mod types;

@@ -1,9 +1,10 @@
 //! Source locations: every op knows the user's line that made it.
 
+use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
 /// A place in the user's source.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Loc {
     /// Path as rustc knows it.
     pub file: Arc<str>,
