@@ -37,6 +37,11 @@ impl Writer {
         self
     }
 
+    /// Whether a metadata entry has been added.
+    pub fn has(&self, key: &str) -> bool {
+        self.metadata.iter().any(|(known, _)| known == key)
+    }
+
     /// Adds a tensor: extents innermost first, data as it shall lie in the file.
     pub fn tensor(&mut self, name: &str, shape: &[u64], ty: GgmlType, data: Vec<u8>) -> &mut Self {
         self.tensors.push(Tensor { name: name.to_owned(), shape: shape.to_vec(), ty, data });
