@@ -10,6 +10,7 @@ pub mod attr;
 pub mod builder;
 pub mod elem;
 pub mod kernel;
+pub mod layout;
 pub mod loc;
 pub mod ops;
 pub mod parse;
