@@ -142,6 +142,7 @@ ops! {
 
     // Memory.
     Dim "dim" Pure Other rules::dim, "Extent of a view along `axis` (i32; a launch refuses longer axes).";
+    Narrow "narrow" Pure Other rules::narrow, "The part of a view from element `start` (i64 scalar, clamped to 0..=extent) with at most `len` (i64 scalar, negative counts as 0) elements along `axis`: loads past its end give the pad value, stores past it are dropped. Operands: view, start, len. This is how ragged rows are kept apart.";
     Load "load" Read Other rules::load, "The tile whose first element is the view's element at the given i64 position. Lanes outside the view give `pad` and touch no memory. The tile has the view's rank.";
     Store "store" Write Other rules::store, "Stores a tile at the given i64 position; lanes outside the view are dropped. Operands: view, position, tile.";
     Gather "gather" Read Other rules::gather, "Elements at the index tiles (i64, one per view axis, all of the result's shape). An index outside the view gives `pad`. With `masked`, the last operand says which lanes to read.";

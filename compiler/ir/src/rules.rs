@@ -5,7 +5,7 @@ use crate::{
     attr::{Attrs, AtomicKind, Key, MemOrder, Precision, ReduceKind},
     elem::Elem,
     kernel::{Kernel, Op, Region, Value},
-    types::{QTileType, TileType, Type, ViewType},
+    types::{QTileType, TileType, Type, ViewFacts, ViewType},
 };
 
 /// A type rule.
@@ -307,6 +307,19 @@ pub(crate) fn dim(k: &Kernel, op: &Op) -> R {
     };
     axis(op, rank)?;
     same(out(k, op, 0)?, &TileType::new(Elem::I32, []), "the result is a scalar i32")
+}
+pub(crate) fn narrow(k: &Kernel, op: &Op) -> R {
+    let v = *view(k, op)?;
+    arity(op, 3, 1)?;
+    let ax = axis(op, v.rank)?;
+    for i in [1, 2] {
+        same(tile(k, op, i)?, &TileType::new(Elem::I64, []), "start and length")?;
+    }
+    // A new start along the innermost axis may leave the 16-byte grid; along the others it moves by an aligned stride.
+    let facts = ViewFacts { align16: v.facts.align16 && ax + 1 != v.rank, ..v.facts };
+    let want = Type::View(ViewType { facts, ..v });
+    ensure!(*k.ty(op.results[0]) == want, "the result must be `{want}`, found `{}`", k.ty(op.results[0]));
+    Ok(())
 }
 fn position(k: &Kernel, op: &Op, rank: usize) -> R {
     for i in 1..=rank {
