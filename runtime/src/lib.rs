@@ -1,1 +1,4 @@
 //! tegula
+
+pub mod memory;
+pub mod pool;

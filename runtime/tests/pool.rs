@@ -1,0 +1,157 @@
+//! The thread pool under stress: every program exactly once, errors that come back, nothing that hangs.
+
+use std::{
+    sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*},
+    time::{Duration, Instant},
+};
+use tegula::pool::{Pool, PoolError, PoolOptions};
+
+fn pool(threads: usize, spin: u32) -> Pool { Pool::new(&PoolOptions { threads, spin, pin: false }) }
+
+fn exactly_once(pool: &Pool, total: usize) {
+    let counts: Vec<AtomicU8> = (0..total).map(|_| AtomicU8::new(0)).collect();
+    pool.run(total as u64, 0, &|r, _| {
+        for i in r {
+            counts[i as usize].fetch_add(1, Relaxed);
+        }
+    })
+    .unwrap();
+    let wrong: Vec<_> = counts.iter().enumerate().filter(|(_, c)| c.load(Relaxed) != 1).map(|(i, _)| i).collect();
+    assert!(wrong.is_empty(), "of {total} on {} threads not run exactly once: {wrong:?}", pool.threads());
+}
+
+#[test]
+fn every_program_runs_exactly_once() {
+    for threads in [1, 2, 3, 7] {
+        for spin in [0, 50, 4000] {
+            let pool = pool(threads, spin);
+            for total in (0..100).chain([101, 255, 256, 1000, 4099]) {
+                exactly_once(&pool, total);
+            }
+        }
+    }
+}
+
+#[test]
+fn many_short_launches_of_changing_size_lose_and_repeat_nothing() {
+    // A stale worker meets the next launch's counters here, if it ever does.
+    let pool = pool(4, 30);
+    let sum = AtomicU64::new(0);
+    let mut expected = 0u64;
+    for round in 0..60_000u64 {
+        let total = 1 + round * 7919 % 61;
+        pool.run(total, 0, &|r, _| {
+            for i in r {
+                sum.fetch_add(i + round, Relaxed);
+            }
+        })
+        .unwrap();
+        expected += total * (total - 1) / 2 + total * round;
+        assert_eq!(sum.load(Relaxed), expected, "round {round}");
+    }
+}
+
+#[test]
+fn launches_from_several_threads_queue_up() {
+    let pool = pool(2, 100);
+    let running = AtomicUsize::new(0);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..200 {
+                    exactly_once(&pool, 57);
+                    pool.run(2, 0, &|_, _| assert!(running.fetch_add(1, SeqCst) < 2, "two launches at a time")).unwrap();
+                    running.store(0, SeqCst);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn scratch_is_aligned_large_enough_and_of_one_thread() {
+    let pool = pool(3, 100);
+    for bytes in [1usize, 100, 70_000, 3 << 20, 64] {
+        pool.run(300, bytes, &|r, scratch| {
+            assert_eq!(scratch.addr() % 64, 0);
+            // SAFETY: this thread's own, of `bytes` bytes.
+            let scratch = unsafe { std::slice::from_raw_parts_mut(scratch, bytes) };
+            scratch.fill(r.start as u8);
+            std::hint::black_box(&mut *scratch);
+            assert!(scratch.iter().all(|x| *x == r.start as u8));
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn nested_use_is_an_error_and_harms_nothing() {
+    let (outer, other) = (pool(2, 100), pool(2, 100));
+    let errors = AtomicUsize::new(0);
+    outer
+        .run(10, 0, &|r, _| {
+            for _ in r {
+                let inner = if errors.load(Relaxed).is_multiple_of(2) { &outer } else { &other };
+                assert_eq!(inner.run(5, 0, &|_, _| unreachable!()), Err(PoolError::Nested));
+                errors.fetch_add(1, Relaxed);
+            }
+        })
+        .unwrap();
+    assert_eq!(errors.load(Relaxed), 10);
+    exactly_once(&outer, 100);
+}
+
+#[test]
+fn a_panic_comes_back_as_an_error_and_the_pool_goes_on() {
+    for threads in [1, 2, 4] {
+        let pool = pool(threads, 100);
+        for bad in [0u64, 7, 499] {
+            let error = pool.run(500, 0, &|r, _| if r.contains(&bad) { panic!("program {bad} fell") }).unwrap_err();
+            assert_eq!(error, PoolError::Panicked(format!("program {bad} fell")));
+            exactly_once(&pool, 500);
+        }
+    }
+}
+
+#[test]
+fn parked_workers_wake_and_idle_workers_park() {
+    let pool = pool(3, 10);
+    for _ in 0..20 {
+        let end = Instant::now() + Duration::from_secs(20);
+        while pool.parked() < 2 {
+            assert!(Instant::now() < end, "workers do not park");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        // Three programs that wait for each other need three threads.
+        let arrived = AtomicUsize::new(0);
+        pool.run(3, 0, &|r, _| {
+            for _ in r {
+                arrived.fetch_add(1, SeqCst);
+                while arrived.load(SeqCst) < 3 {
+                    assert!(Instant::now() < end, "a parked worker did not come");
+                    std::thread::yield_now();
+                }
+            }
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn the_launcher_does_not_wait_for_workers_that_have_no_work() {
+    // 63 workers on few CPUs: most come late or never. Launches go on regardless.
+    let pool = pool(64, 0);
+    for _ in 0..300 {
+        exactly_once(&pool, 64);
+    }
+}
+
+#[test]
+fn pools_can_be_made_and_dropped_at_once() {
+    for i in 0..100 {
+        let pool = Pool::new(&PoolOptions { threads: 3, spin: i % 3 * 200, pin: true });
+        if i % 2 == 0 {
+            exactly_once(&pool, 10);
+        }
+    }
+}
