@@ -45,7 +45,7 @@ impl Rule {
     /// The pieces of `text` in order; together they are the text.
     pub(super) fn split(self, text: &str) -> Vec<&str> {
         let chars: Vec<Char> = text.char_indices().map(|(at, c)| Char { at, c, class: Class::of(c) }).collect();
-        let mut pieces = vec![0..chars.len()];
+        let mut pieces: Vec<_> = std::iter::once(0..chars.len()).collect();
         for &scanner in self.scanners() {
             pieces = pieces.into_iter().flat_map(|piece| cut(&chars, piece, scanner)).collect();
         }
