@@ -1,5 +1,7 @@
 //! tegula-codegen: tile IR to machine code, by MLIR and LLVM 22. The only crate that knows melior or inkwell.
 //!
+//! - [`lower`]: from tile IR to an MLIR module.
 //! - [`emit`]: from an MLIR module to a shared object: passes, LLVM, lld.
 
 pub mod emit;
+pub mod lower;
