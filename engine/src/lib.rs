@@ -4,7 +4,11 @@
 //! [`tokenizer`] turns text into the tokens it knows, [`chat`] a conversation.
 
 pub mod chat;
+pub mod cli;
+mod error;
 pub mod gguf;
 pub mod progress;
 pub mod pull;
 pub mod tokenizer;
+
+pub use error::Error;

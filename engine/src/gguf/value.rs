@@ -255,6 +255,7 @@ integers! {
     u32 "an integer from 0 to 2^32 - 1",
     i32 "an integer of 32 bits",
     u64 "an integer of at least 0",
+    i64 "an integer of 64 bits",
     usize "an integer of at least 0",
 }
 
@@ -280,6 +281,13 @@ impl<'a> FromValue<'a> for bool {
     const EXPECTED: &'static str = "a bool";
     fn from_value(value: &'a Value, _: &'a [u8]) -> Option<Self> {
         if let Value::Bool(v) = *value { Some(v) } else { None }
+    }
+}
+
+impl<'a> FromValue<'a> for Vec<bool> {
+    const EXPECTED: &'static str = "an array of bools";
+    fn from_value(value: &'a Value, file: &'a [u8]) -> Option<Self> {
+        elements(value, file, |v| bool::from_value(v, file))
     }
 }
 

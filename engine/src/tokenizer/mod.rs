@@ -1,7 +1,7 @@
 //! Text to token numbers and back, from the vocabulary inside a GGUF file.
 //!
 //! Byte-level BPE (`tokenizer.ggml.model = gpt2`): special tokens are found first (only where the caller asks for
-//! it), the text between them is [cut into pieces](split) and each piece [merged](bpe). Any text can be encoded and
+//! it), the text between them is cut into pieces (`split`) and each piece merged (`bpe`). Any text can be encoded and
 //! comes back as the same bytes, save for bytes the vocabulary has no token for (some vocabularies lack control
 //! characters), which are dropped.
 

@@ -1,0 +1,75 @@
+//! The `tegula` command: one file per subcommand, each with its arguments and a `run` that writes to a given output.
+
+mod inspect;
+mod pull;
+mod table;
+mod tokenize;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::Error;
+
+/// Runs language models on Tegula's kernels.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tegula",
+    version,
+    max_term_width = 100,
+    after_help = "MODEL is a known name (`tegula pull --list` shows them), the path of a GGUF file, or \
+                  `hf:OWNER/NAME/FILE.gguf` for a file on the Hugging Face Hub. Models are kept in \
+                  ~/.cache/tegula/models; set TEGULA_HOME to keep them elsewhere.\n\n\
+                  Start with:  tegula pull smollm2"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Pull(pull::Args),
+    Inspect(inspect::Args),
+    Tokenize(tokenize::Args),
+}
+
+impl Command {
+    fn run(self, out: &mut dyn Write) -> Result<(), Error> {
+        match self {
+            Command::Pull(args) => pull::run(args, out),
+            Command::Inspect(args) => inspect::run(args, out),
+            Command::Tokenize(args) => tokenize::run(args, out),
+        }
+    }
+}
+
+/// Parses the process's arguments and runs what they ask for. An error is a message on standard error and exit code 1;
+/// wrong arguments are exit code 2.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = io::stdout().lock();
+    let result = cli.command.run(&mut out).and_then(|()| out.flush().map_err(Error::output));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader of a pipe has seen enough, as in `tegula inspect … | head`.
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nothing can be done if even this cannot be written.
+            let _ = writeln!(io::stderr(), "error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}
