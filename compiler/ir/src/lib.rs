@@ -2,7 +2,7 @@
 //!
 //! A [`Kernel`] is a [`Region`] of [`Op`]s over typed [`Value`]s; `for`, `while` and `if` carry regions. The op table
 //! ([`ops`]) says what each op is called, what it means and which type rule ([`rules`]) it obeys. Text
-//! ([`print`](mod@print), [`parse`]) is exact both ways. The oracle (`oracle`) gives every op its meaning;
+//! ([`print`](mod@print), [`parse`]) is exact both ways. The oracle ([`oracle`]) gives every op its meaning;
 //! `passes` rewrite kernels without changing it.
 
 pub mod abi;
@@ -13,7 +13,9 @@ pub mod kernel;
 pub mod layout;
 pub mod loc;
 pub mod ops;
+pub mod oracle;
 pub mod parse;
+pub mod passes;
 pub mod print;
 pub mod protocol;
 mod rules;
