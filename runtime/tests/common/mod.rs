@@ -1,0 +1,104 @@
+//! A stand-in for the compiler: speaks its protocol and misbehaves on demand; "compiles" kernels from C that a test
+//! writes into the kernel's assertion messages.
+//!
+//! It is the test program itself, run again by a small script with its frames on another descriptor, since the test
+//! harness writes to standard output.
+
+#![allow(dead_code)]
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    os::{fd::FromRawFd, unix::fs::PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tegula_ir::protocol::{Meta, Request, Response, read_frame, write_frame};
+
+/// A script that is such a compiler. The file using this needs a test `fake_compiler` that calls [`serve`].
+pub fn fake(dir: &Path, version: &str) -> PathBuf {
+    let path = dir.join("tegulac");
+    let exe = std::env::current_exe().unwrap();
+    let log = dir.join("log");
+    let script = format!(
+        "#!/bin/sh\n\
+         echo \"$$ $*\" >> '{log}'\n\
+         if [ \"$1\" = --version ]; then echo '{version}'; exit 0; fi\n\
+         exec 3>&1 1>/dev/null\n\
+         FAKE_COMPILER=1 exec '{exe}' --exact fake_compiler --nocapture\n",
+        log = log.display(),
+        exe = exe.display(),
+    );
+    // Another name first: a file that is still open for writing somewhere cannot be run.
+    let fresh = dir.join("tegulac.new");
+    fs::write(&fresh, script).unwrap();
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(fresh, &path).unwrap();
+    path
+}
+
+/// How often the script was started: with a request to come, and for its version.
+pub fn starts(dir: &Path) -> (usize, usize) {
+    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    let versions = log.lines().filter(|l| l.contains("--version")).count();
+    (log.lines().count() - versions, versions)
+}
+
+/// Process numbers of the compilers started in `dir`, those asked for their version not counted.
+pub fn processes(dir: &Path) -> Vec<i32> {
+    let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    let lines = log.lines().filter(|l| !l.contains("--version"));
+    lines.map(|l| l.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+/// The compiler's main loop, when this process is one.
+pub fn serve() {
+    if std::env::var_os("FAKE_COMPILER").is_none() {
+        return;
+    }
+    // SAFETY: the script opened it for this process alone.
+    let mut out = unsafe { File::from_raw_fd(3) };
+    let mut input = std::io::stdin();
+    while let Some(request) = read_frame::<Request>(&mut input).unwrap() {
+        answer(&request, &mut out);
+    }
+    std::process::exit(0);
+}
+
+fn answer(request: &Request, out: &mut File) {
+    let name = request.kernel.split(['@', '(']).nth(1).unwrap_or_default();
+    let send = |out: &mut File, response: Response| write_frame(out, &response).unwrap();
+    match name {
+        "aborts" => {
+            eprintln!("LLVM ERROR: cannot select");
+            std::process::abort();
+        }
+        "exits" => std::process::exit(3),
+        "hangs" => std::thread::sleep(std::time::Duration::from_secs(600)),
+        "babbles" => out.write_all(b"Hello! I am a compiler.").unwrap(),
+        "cuts" => {
+            out.write_all(b"TGLC\x01\0\0\0\xff\0\0\0half").unwrap();
+            std::process::exit(0);
+        }
+        "closes" => {
+            // SAFETY: nothing uses it afterwards.
+            unsafe { libc::close(3) };
+            std::thread::sleep(std::time::Duration::from_secs(600));
+        }
+        "wrong" => send(out, Response::Err { stage: "lower".into(), message: "no such op".into(), loc: None }),
+        "nothing" => send(out, Response::Ok { bytes: b"not a shared object".to_vec(), meta: Meta::default() }),
+        _ => {
+            let bytes = format!("{} for {}", request.kernel.lines().next().unwrap_or_default(), request.target);
+            send(out, Response::Ok { bytes: bytes.into_bytes(), meta: Meta { scratch_bytes: 64, ..Meta::default() } });
+        }
+    }
+}
+
+/// A shared object from C.
+pub fn compile_c(source: &str, dir: &Path) -> Vec<u8> {
+    let (c, so) = (dir.join("k.c"), dir.join("k.so"));
+    fs::write(&c, source).unwrap();
+    let done = Command::new("cc").args(["-O1", "-shared", "-fPIC", "-o"]).arg(&so).arg(&c).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    fs::read(so).unwrap()
+}
