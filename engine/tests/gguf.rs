@@ -151,9 +151,12 @@ fn every_cut_is_an_error() {
 }
 
 #[test]
-fn an_empty_directory_or_absent_file_is_an_error() {
+fn a_directory_and_an_empty_or_absent_file_are_errors() {
     let text = |path: &str| Gguf::open(path).unwrap_err().to_string();
     assert!(text(env!("CARGO_MANIFEST_DIR")).contains("directory"));
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    let text_of_empty = text(empty.path().to_str().unwrap());
+    assert!(text_of_empty.contains("the file ends too early: 4 bytes are needed at byte 0"));
     assert!(text("/nowhere/model.gguf").contains("/nowhere/model.gguf: cannot be read: No such file"));
 }
 

@@ -11,8 +11,6 @@ pub enum ChatError {
     Failed { line: Option<usize>, why: String },
     #[error("the chat template refuses this conversation: {0}")]
     Refused(String),
-    #[error("{what} is {found}; it must be {expected}")]
-    Request { what: String, expected: &'static str, found: String },
     #[error(transparent)]
     Gguf(#[from] crate::gguf::GgufError),
 }

@@ -11,6 +11,10 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 
+#[path = "../../tests/common/skip.rs"]
+mod skip;
+use skip::skip;
+
 const PART_BYTES: usize = 300_000;
 
 /// The parts of a model file: not compressible, each different.
@@ -96,16 +100,6 @@ fn pip_is_here() -> bool {
         skip("python3 with pip is not here");
     }
     here
-}
-
-fn skip(why: &str) {
-    let thread = std::thread::current();
-    let line = format!("skipped: {}: {why}", thread.name().unwrap_or("test"));
-    eprintln!("{line}");
-    if let Some(path) = std::env::var_os("TEGULA_SKIP_LOG") {
-        let log = File::options().create(true).append(true).open(path);
-        log.and_then(|mut file| writeln!(file, "{line}")).expect("TEGULA_SKIP_LOG can be written");
-    }
 }
 
 /// The names in a folder, hidden ones too.
@@ -258,8 +252,9 @@ fn a_full_disk_is_reported() {
     if !mount(&["mount", "-t", "tmpfs", "-o", "size=400k", "tegula-test"]) {
         return skip("mounting a small file system is not permitted");
     }
-    let error = index.pip().fetch(&index.entry, dir.path()).unwrap_err().to_string();
+    let result = index.pip().fetch(&index.entry, dir.path());
     assert!(mount(&["umount"]));
+    let error = result.unwrap_err().to_string();
     assert!(error.contains("Free some space, or set TEGULA_HOME"), "{error}");
 }
 
