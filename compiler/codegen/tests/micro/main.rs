@@ -1,0 +1,7 @@
+//! The CPU's matrix products: small functions are emitted, compiled for AVX2 and for AVX-512 with and without VNNI, run,
+//! and compared bit for bit with plain Rust.
+
+mod dot;
+mod gemm;
+mod harness;
+mod shape;
