@@ -9,6 +9,7 @@ pub mod abi;
 pub mod attr;
 pub mod builder;
 pub mod elem;
+pub mod facts;
 pub mod kernel;
 pub mod layout;
 pub mod loc;

@@ -81,13 +81,19 @@ struct Parser<'t> {
     kernel: Kernel,
     names: HashMap<u32, Value>,
     files: HashMap<String, std::sync::Arc<str>>,
+    /// What to call the text in the locations of ops that have none.
+    origin: Option<std::sync::Arc<str>>,
 }
 
 type R<T = ()> = Result<T, ParseError>;
 
 impl Kernel {
     /// Parses one kernel. The result is not verified: call [`Kernel::verify`].
-    pub fn parse(text: &str) -> R<Kernel> {
+    pub fn parse(text: &str) -> R<Kernel> { Kernel::parse_with(text, None) }
+    /// As [`Kernel::parse`], but ops without a location get their place in the text, which is called `file`.
+    pub fn parse_located(text: &str, file: &str) -> R<Kernel> { Kernel::parse_with(text, Some(file.into())) }
+
+    fn parse_with(text: &str, origin: Option<std::sync::Arc<str>>) -> R<Kernel> {
         let line_of = |at: usize| text[..at].matches('\n').count() + 1;
         let mut tokens = vec![];
         for (token, span) in Token::lexer(text).spanned() {
@@ -96,7 +102,7 @@ impl Kernel {
                 Err(()) => return Err(ParseError { line: line_of(span.start), message: format!("unexpected text `{}`", &text[span]) }),
             }
         }
-        let mut p = Parser { text, tokens, at: 0, kernel: Kernel::new(""), names: HashMap::new(), files: HashMap::new() };
+        let mut p = Parser { text, tokens, at: 0, kernel: Kernel::new(""), names: HashMap::new(), files: HashMap::new(), origin };
         p.kernel()?;
         if p.at < p.tokens.len() {
             return p.fail("the end of the text");
@@ -214,6 +220,7 @@ impl Parser<'_> {
     }
 
     fn op(&mut self) -> R<Op> {
+        let start = self.at;
         let results = self.raw_values()?;
         if !results.is_empty() {
             self.expect("=")?;
@@ -237,7 +244,7 @@ impl Parser<'_> {
                 defined.push(self.define(*raw, ty)?);
             }
         }
-        let loc = self.loc()?;
+        let loc = self.loc(start)?;
         let mut regions = vec![];
         while self.is("{") {
             regions.push(self.region()?);
@@ -252,9 +259,13 @@ impl Parser<'_> {
         }
     }
 
-    fn loc(&mut self) -> R<Loc> {
+    /// The location of the op that starts at a token.
+    fn loc(&mut self, start: usize) -> R<Loc> {
         if !self.eat("@") {
-            return Ok(Loc::unknown());
+            let Some(file) = &self.origin else { return Ok(Loc::unknown()) };
+            let before = &self.text[..self.tokens.get(start).map_or(0, |t| t.1.start)];
+            let col = before.len() - before.rfind('\n').map_or(0, |i| i + 1) + 1;
+            return Ok(Loc::new(file.clone(), before.matches('\n').count() as u32 + 1, col as u32));
         }
         let file = self.text_lit()?;
         self.expect(":")?;
