@@ -3,5 +3,6 @@
 
 mod dot;
 mod gemm;
+mod grouped;
 mod harness;
 mod shape;

@@ -15,7 +15,7 @@
 //! broadcast in registers. Rows are shared out evenly, so there are at most two heights. Few rows would leave too few
 //! accumulators in flight to hide the latency of fma: then blocks are wider instead.
 
-use super::{Code, Stride};
+use super::{Code, Stride, integer::pairs_of_words};
 use crate::lower::cpu::build::V;
 use melior::ir::Type;
 
@@ -284,10 +284,7 @@ impl Gemm {
         if self.kind != Kind::Pairs {
             return c.fma(a, b, acc);
         }
-        let lanes = c.isa.lanes(4);
-        let name = if lanes == 16 { "llvm.x86.avx512.pmaddw.d.512" } else { "llvm.x86.avx2.pmadd.wd" };
-        let pairs = [c.recast(a, c.i16()), c.recast(b, c.i16())];
-        c.add(acc, c.intrinsic(name, &pairs, c.vec(c.i32(), lanes)))
+        c.add(acc, pairs_of_words(c, c.recast(a, c.i16()), c.recast(b, c.i16())))
     }
 }
 
