@@ -1,0 +1,262 @@
+//! What lives across control flow, and how.
+
+use crate::context::{self, Handle};
+use crate::elem::Elem;
+use crate::shape::Shape;
+use crate::tile::Tile;
+use std::panic::Location;
+use tegula_ir::{OpKind, Region, Type};
+
+/// A value that run-time loops and branches may change: tiles, and tuples, arrays, `Vec`s and structs
+/// (`#[derive(Carry)]`) of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is a compile-time value and cannot change under a run-time loop or branch",
+    label = "changed inside a run-time `for`, `while` or `if`",
+    note = "make it a run-time value where it is declared: `let mut x = scalar(0.0);`, or make the loop bound or condition a compile-time one",
+    note = "a struct of tiles takes `#[derive(Carry)]`",
+    note = "only read, not changed? then rebind it without `mut` before the loop: `let x = x;`"
+)]
+pub trait Carry {
+    /// Adds the run-time values in it, in a fixed order.
+    fn collect(&self, out: &mut Vec<Handle>);
+    /// Puts in others, in the same order.
+    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>);
+}
+
+impl<T: Elem, S: Shape> Carry for Tile<T, S> {
+    fn collect(&self, out: &mut Vec<Handle>) {
+        out.push(self.handle())
+    }
+    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
+        if let Some(h) = values.next() {
+            *self = Tile::new(h);
+        }
+    }
+}
+
+macro_rules! tuples { ($([$($a:ident)*])*) => {$(
+    #[diagnostic::do_not_recommend]
+    #[allow(non_snake_case, unused_variables)]
+    impl<$($a: Carry),*> Carry for ($($a,)*) {
+        fn collect(&self, out: &mut Vec<Handle>) {
+            let ($($a,)*) = self;
+            $($a.collect(out);)*
+        }
+        fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
+            let ($($a,)*) = self;
+            $($a.replace(values);)*
+        }
+    }
+)*} }
+tuples! { [] [A] [A B] [A B D] [A B D E] [A B D E F] [A B D E F G] [A B D E F G H] }
+
+#[diagnostic::do_not_recommend]
+impl<V: Carry, const N: usize> Carry for [V; N] {
+    fn collect(&self, out: &mut Vec<Handle>) {
+        self.iter().for_each(|v| v.collect(out))
+    }
+    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
+        self.iter_mut().for_each(|v| v.replace(values))
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<V: Carry> Carry for Vec<V> {
+    fn collect(&self, out: &mut Vec<Handle>) {
+        self.iter().for_each(|v| v.collect(out))
+    }
+    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
+        self.iter_mut().for_each(|v| v.replace(values))
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<V: Carry + ?Sized> Carry for Box<V> {
+    fn collect(&self, out: &mut Vec<Handle>) {
+        (**self).collect(out)
+    }
+    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
+        (**self).replace(values)
+    }
+}
+#[diagnostic::do_not_recommend]
+impl<V: Carry> Carry for Option<V> {
+    fn collect(&self, out: &mut Vec<Handle>) {
+        self.iter().for_each(|v| v.collect(out))
+    }
+    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
+        self.iter_mut().for_each(|v| v.replace(values))
+    }
+}
+
+/// A construct across which a variable of type `V` may change. Build-time ones take every type, run-time ones [`Carry`].
+pub trait Carries<V: ?Sized> {
+    /// Before the body.
+    fn enter(&mut self, v: &mut V);
+    /// Between the arms of an `if`; between the condition and the body of a `while`.
+    fn mid(&mut self, v: &mut V);
+    /// At the end of the body, or of the last arm.
+    fn latch(&mut self, v: &mut V);
+    /// After the construct.
+    fn exit(&mut self, v: &mut V);
+}
+
+/// [`Carries`] turned round, so that rustc names the variable in its message and not the construct.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is a compile-time value and cannot change under a run-time loop or branch",
+    label = "changed under a run-time `for`, `while` or `if`",
+    note = "make it a run-time value where it is declared: `let mut x = scalar(0.0);`, or make the loop bound or condition a compile-time one",
+    note = "a struct of tiles takes `#[derive(Carry)]`",
+    note = "only read, not changed? then rebind it without `mut` before the loop: `let x = x;`"
+)]
+pub trait ChangesUnder<F> {
+    #[doc(hidden)]
+    fn cross(&mut self, construct: &mut F, at: Crossing);
+}
+
+/// Where a variable meets a construct.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub enum Crossing {
+    Enter,
+    Mid,
+    Latch,
+    Exit,
+}
+
+#[diagnostic::do_not_recommend]
+impl<V: ?Sized, F: Carries<V>> ChangesUnder<F> for V {
+    fn cross(&mut self, f: &mut F, at: Crossing) {
+        match at {
+            Crossing::Enter => f.enter(self),
+            Crossing::Mid => f.mid(self),
+            Crossing::Latch => f.latch(self),
+            Crossing::Exit => f.exit(self),
+        }
+    }
+}
+
+pub fn enter<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
+    v.cross(f, Crossing::Enter)
+}
+pub fn mid<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
+    v.cross(f, Crossing::Mid)
+}
+pub fn turn<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
+    v.cross(f, Crossing::Mid)
+}
+pub fn latch<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
+    v.cross(f, Crossing::Latch)
+}
+pub fn exit<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
+    v.cross(f, Crossing::Exit)
+}
+
+/// A construct that `break`, `continue` and `return` may leave.
+#[diagnostic::on_unimplemented(
+    message = "`break`, `continue` and `return` cannot leave a run-time loop or branch",
+    label = "this jumps out of run-time control flow",
+    note = "use the loop's own condition (`while`), or `if`/`select` around the rest; jumps out of compile-time loops and branches are fine"
+)]
+pub trait MayBeLeft {}
+
+pub fn jump<F: MayBeLeft>(_: &F) {}
+
+/// Implements the protocol for a build-time construct: nothing to do.
+macro_rules! build_time { ($($t:ident $(<$g:ident>)?;)*) => {$(
+    impl<V: ?Sized $(, $g)?> crate::flow::Carries<V> for $t $(<$g>)? {
+        fn enter(&mut self, _: &mut V) {}
+        fn mid(&mut self, _: &mut V) {}
+        fn latch(&mut self, _: &mut V) {}
+        fn exit(&mut self, _: &mut V) {}
+    }
+    impl $(<$g>)? crate::flow::MayBeLeft for $t $(<$g>)? {}
+)*} }
+pub(super) use build_time;
+
+/// The values that a run-time construct carries, one list per stage.
+#[derive(Debug)]
+pub(super) struct Carried {
+    /// Where the construct stands in the source.
+    pub at: &'static Location<'static>,
+    /// Values before.
+    pub init: Vec<Handle>,
+    /// Values at the end of the body, or of the last arm.
+    pub last: Vec<Handle>,
+    /// Results of the construct's op.
+    pub results: Vec<Handle>,
+    taken: usize,
+}
+
+impl Carried {
+    pub fn new(at: &'static Location<'static>) -> Self {
+        Carried { at, init: vec![], last: vec![], results: vec![], taken: 0 }
+    }
+
+    /// Takes a variable's values in; in the open region each becomes an argument.
+    pub fn enter_as_args<V: Carry + ?Sized>(&mut self, v: &mut V) {
+        let mut values = vec![];
+        v.collect(&mut values);
+        let args = arguments(&values, self.at);
+        self.init.extend(values);
+        v.replace(&mut args.into_iter());
+    }
+
+    pub fn latch<V: Carry + ?Sized>(&mut self, v: &mut V) {
+        v.collect(&mut self.last)
+    }
+
+    /// Puts the next results into a variable, in the order in which variables entered.
+    pub fn exit<V: Carry + ?Sized>(&mut self, v: &mut V) {
+        let mut rest = self.results.iter().copied().skip(self.taken);
+        v.replace(&mut rest);
+        self.taken = self.results.len() - rest.count();
+    }
+
+    /// Types of the values before.
+    pub fn types(&self) -> Vec<Type> {
+        self.init.iter().map(|&v| context::with(|c| c.ty(v))).collect()
+    }
+
+    /// Notes a mistake unless `values` are as many, of the same types, as the values before; then makes them so.
+    pub fn check(&self, values: Vec<Handle>, what: &str) -> Vec<Handle> {
+        self.check_types(&self.types(), values, what)
+    }
+
+    pub fn check_types(&self, types: &[Type], mut values: Vec<Handle>, what: &str) -> Vec<Handle> {
+        context::with(|c| {
+            if types.len() != values.len() {
+                c.fault(self.at, format!("{what}: {} run-time values became {}: a `Vec` or `Option` may not grow, shrink or be filled under it", types.len(), values.len()));
+                values.truncate(types.len());
+                while values.len() < types.len() {
+                    let v = c.stand_in(types[values.len()].clone(), self.at);
+                    values.push(v);
+                }
+            }
+            for (v, t) in values.iter_mut().zip(types) {
+                let found = c.ty(*v);
+                if found != *t {
+                    c.fault(self.at, format!("{what}: a value of type `{t}` became one of `{found}`"));
+                    *v = c.stand_in(t.clone(), self.at);
+                }
+            }
+            values
+        })
+    }
+
+    /// Adds the construct's op.
+    pub fn finish(&mut self, kind: OpKind, operands: &[Handle], types: &[Type], regions: Vec<Region>) {
+        self.results = context::with(|c| c.op(kind, operands, types, Default::default(), regions, self.at));
+    }
+}
+
+/// Arguments in the open region, of the types of `values`.
+pub(super) fn arguments(values: &[Handle], at: &'static Location<'static>) -> Vec<Handle> {
+    context::with(|c| {
+        let mut args = vec![];
+        for &v in values {
+            c.check(v, at);
+            let ty = c.ty(v);
+            args.push(c.arg(ty));
+        }
+        args
+    })
+}
