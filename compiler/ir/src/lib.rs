@@ -21,6 +21,8 @@ pub mod print;
 pub mod protocol;
 mod rules;
 pub mod scalar;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod types;
 pub mod verify;
 
