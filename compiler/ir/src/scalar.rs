@@ -20,13 +20,23 @@ impl Scalar {
         Scalar { elem, bits: if width == 64 { bits } else { bits & ((1 << width) - 1) } }
     }
     /// Zero (false, +0.0).
-    pub fn zero(elem: Elem) -> Scalar { Scalar { elem, bits: 0 } }
+    pub fn zero(elem: Elem) -> Scalar {
+        Scalar { elem, bits: 0 }
+    }
     /// `bool`.
-    pub fn bool(v: bool) -> Scalar { Scalar { elem: Elem::Bool, bits: v as u64 } }
+    pub fn bool(v: bool) -> Scalar {
+        Scalar { elem: Elem::Bool, bits: v as u64 }
+    }
     /// An integer, wrapped to the element's width; for a float, the nearest value.
     pub fn from_i64(elem: Elem, v: i64) -> Scalar {
         match elem {
-            e if e.is_float() => Scalar::from_f64(e, v as f64),
+            Elem::F32 => Scalar { elem, bits: (v as f32).to_bits() as u64 },
+            e if e.is_float() => {
+                // Beyond 2^53, the bits that f64 drops leave a trace in the last one kept, so that nothing rounds twice.
+                let a = v.unsigned_abs();
+                let kept = if e != Elem::F64 && a >= 1 << 53 { (a >> 11 | (a & 0x7ff != 0) as u64) << 11 } else { a };
+                Scalar::from_f64(e, if v < 0 { -(kept as f64) } else { kept as f64 })
+            }
             Elem::Bool => Scalar::bool(v != 0),
             e => Scalar::from_bits(e, v as u64),
         }
@@ -37,10 +47,11 @@ impl Scalar {
         let bits = match elem {
             Elem::F64 => v.to_bits(),
             Elem::F32 => (v as f32).to_bits() as u64,
-            Elem::F16 => f16::from_f64(v).to_bits() as u64,
-            Elem::BF16 => bf16::from_f64(v).to_bits() as u64,
-            Elem::F8E4M3 => round_small(v, 4, 3, 448.0, 0x7f) as u64,
-            Elem::F8E5M2 => round_small(v, 5, 2, 57344.0, 0x7e) as u64,
+            // Not by the crate `half`, which drops the low half of an f64 before it rounds.
+            Elem::F16 => round_small(v, 5, 10, 65504.0, 0x7e00, Some(0x7c00)),
+            Elem::BF16 => round_small(v, 8, 7, bf16::MAX.to_f64(), 0x7fc0, Some(0x7f80)),
+            Elem::F8E4M3 => round_small(v, 4, 3, 448.0, 0x7f, None),
+            Elem::F8E5M2 => round_small(v, 5, 2, 57344.0, 0x7e, None),
             Elem::I8 => v as i8 as u8 as u64,
             Elem::I16 => v as i16 as u16 as u64,
             Elem::I32 => v as i32 as u32 as u64,
@@ -76,28 +87,32 @@ impl Scalar {
         }
     }
     /// Truth.
-    pub fn is_true(self) -> bool { self.bits != 0 }
+    pub fn is_true(self) -> bool {
+        self.bits != 0
+    }
 }
 
-/// Rounds to an 8-bit float once, to nearest even, saturating at `max`. `nan` is the pattern of a NaN.
-fn round_small(v: f64, exp_bits: i32, man_bits: i32, max: f64, nan: u8) -> u8 {
-    let sign = if v.is_sign_negative() { 0x80u8 } else { 0 };
+/// Rounds to a float of at most 16 bits once, to nearest even. `max` is the largest finite value, `nan` the pattern of a
+/// NaN, `infinity` that of values beyond `max`; without one they saturate.
+fn round_small(v: f64, exp_bits: i32, man_bits: i32, max: f64, nan: u64, infinity: Option<u64>) -> u64 {
+    let sign = (v.is_sign_negative() as u64) << (exp_bits + man_bits);
     if v.is_nan() {
         return sign | nan;
     }
     let a = v.abs();
     let bias = (1 << (exp_bits - 1)) - 1;
     let min_exp = 1 - bias;
+    let exponent = |a: f64| ((a.to_bits() >> 52) & 0x7ff) as i32 - 1023;
     // Exponent of the binade (clamped to the subnormals'), then the value in units of its last place.
-    let exp = if a == 0.0 { min_exp } else { (((a.to_bits() >> 52) & 0x7ff) as i32 - 1023).max(min_exp) };
-    let units = (a * 2f64.powi(man_bits - exp)).round_ties_even();
-    if !a.is_finite() || units * 2f64.powi(exp - man_bits) > max {
-        let max_exp = (((max.to_bits() >> 52) & 0x7ff) as i32) - 1023;
-        let units = (max * 2f64.powi(man_bits - max_exp)) as i32;
-        return sign | (((max_exp - min_exp) << man_bits) + units) as u8;
-    }
+    let exp = exponent(a).max(min_exp);
+    let units = if a.is_finite() { (a * 2f64.powi(man_bits - exp)).round_ties_even() } else { a };
     // A carry out of the mantissa moves into the exponent by itself; a subnormal has `units` below 2^man_bits.
-    sign | (((exp - min_exp) << man_bits) + units as i32) as u8
+    let pattern = |exp: i32, units: f64| (((exp - min_exp) as u64) << man_bits) + units as u64;
+    if units * 2f64.powi(exp - man_bits) > max {
+        let max_exp = exponent(max);
+        return sign | infinity.unwrap_or_else(|| pattern(max_exp, max * 2f64.powi(man_bits - max_exp)));
+    }
+    sign | pattern(exp, units)
 }
 
 fn widen_small(bits: u8, exp_bits: i32, man_bits: i32) -> f64 {
@@ -126,7 +141,11 @@ impl fmt::Display for Scalar {
             Elem::Bool => write!(f, "{}", self.is_true()),
             e if e.is_float() => {
                 let v = self.to_f64();
-                if v.is_finite() && Scalar::from_f64(e, v) == *self { write!(f, "{v:?}") } else { write!(f, "bits({:#x})", self.bits) }
+                if v.is_finite() && Scalar::from_f64(e, v) == *self {
+                    write!(f, "{v:?}")
+                } else {
+                    write!(f, "bits({:#x})", self.bits)
+                }
             }
             Elem::U64 => write!(f, "{}", self.bits),
             _ => write!(f, "{}", self.to_i64()),
