@@ -4,7 +4,9 @@ use crate::harness::compile;
 use tegula_codegen::lower::cpu::micro::{
     Stride,
     gemm::{Gemm, Kind, Operands, Stored},
+    grouped::{Grouped, GroupedOperands},
 };
+use tegula_ir::{Quant, layout::panel};
 
 /// The instructions of the loop that has the most of `what`: from its label to its backward jump.
 pub fn hottest_loop<'a>(asm: &'a str, what: &str) -> Vec<&'a str> {
@@ -81,5 +83,55 @@ fn the_f32_block_has_no_instruction_too_many() {
         );
         // The loop itself: a counter or two and the jump.
         assert!(body.len() <= steps * (2 + 3 * height) + 5, "{body:#?}");
+    }
+}
+
+/// One row times two panels of a quantised matrix: the loop over groups.
+fn groups(target: &str, quant: Quant) -> Vec<String> {
+    let k = 2048;
+    let f = compile(target, |c, p| {
+        let row = |elements: usize| Stride::Fixed(elements as i64);
+        let at = GroupedOperands {
+            codes: (p[0], row(k)),
+            scales: (p[1], row(k / 8)),
+            sums: (p[2], row(k / 8)),
+            weights: p[3],
+            panel: row(panel::format(quant).panel_bytes(k).unwrap()),
+            exists: None,
+            c: (p[4], row(32 * 4)),
+            scratch: p[5],
+        };
+        Grouped::new((1, 32, k), quant).unwrap().emit(c, &at);
+    });
+    let what = if target.contains("vnni") { "vpdpbusd" } else { "vpmaddubsw" };
+    hottest_loop(&f.asm, what).into_iter().map(String::from).collect()
+}
+
+#[test]
+fn a_group_takes_as_many_byte_products_as_its_words() {
+    // AVX2: 8 words of 8 columns; two panels are four registers across. Loads: a register of codes holds one word of bytes
+    // or two of nibbles.
+    for (quant, words, sums, signs, loads) in
+        [(Quant::Q4_0, 32, 4, 0, 16), (Quant::Q5_0, 32, 8, 0, 20), (Quant::Q8_0, 32, 32, 32, 32)]
+    {
+        let body = groups("x86-64-v3", quant);
+        let body: Vec<&str> = body.iter().map(String::as_str).collect();
+        assert_eq!(count(&body, "vpmaddubsw"), words, "{quant} {body:#?}");
+        assert_eq!(count(&body, "vpmaddwd"), sums, "{quant} {body:#?}");
+        assert_eq!(count(&body, "vpsignb"), signs, "{quant} {body:#?}");
+        assert_eq!(count(&body, "vfmadd"), 4, "{quant} {body:#?}");
+        assert_eq!(spills(&body), 0, "{quant} {body:#?}");
+        let read = body.iter().filter(|l| l.contains("ymm") && l.contains('(') && !l.contains("broadcast")).count();
+        // Besides the codes, four loads of f16 scales.
+        assert!(read <= loads + 4, "{quant}: {read} {body:#?}");
+    }
+    // AVX-512: a panel is one register; four would be side by side, here there are two.
+    for quant in [Quant::Q4_0, Quant::Q5_1, Quant::Q8_0, Quant::Q4_K, Quant::Q6_K] {
+        let body = groups("x86-64-v4,+avx512vnni", quant);
+        let body: Vec<&str> = body.iter().map(String::as_str).collect();
+        let panels = count(&body, "vpdpbusd") / 8;
+        assert!(panels > 0 && count(&body, "vpdpbusd") == 8 * panels, "{quant} {body:#?}");
+        assert_eq!(count(&body, "vfmadd"), panels * if quant.has_min() { 2 } else { 1 }, "{quant} {body:#?}");
+        assert_eq!(spills(&body), 0, "{quant} {body:#?}");
     }
 }

@@ -41,6 +41,9 @@ pub struct Build<'c> {
     pub context: &'c Context,
     module: Module<'c>,
     blocks: RefCell<Vec<Block<'c>>>,
+    /// A number of its own for each open block.
+    ids: RefCell<Vec<u32>>,
+    next_id: Cell<u32>,
     /// Where ops go when not to the innermost block.
     level: Cell<Option<usize>>,
     loc: Cell<Location<'c>>,
@@ -55,6 +58,8 @@ impl<'c> Build<'c> {
             context,
             module: Module::new(unknown),
             blocks: RefCell::default(),
+            ids: RefCell::default(),
+            next_id: Cell::new(0),
             level: Cell::new(None),
             loc: Cell::new(unknown),
             constants: RefCell::default(),
@@ -188,6 +193,11 @@ impl<'c> Build<'c> {
         self.blocks.borrow().len() - 1
     }
 
+    /// A number that no other block has, of the open block at `level`.
+    pub fn block_id(&self, level: usize) -> u32 {
+        self.ids.borrow()[level]
+    }
+
     /// Level of the block where ops now go.
     pub fn here(&self) -> usize {
         self.level.get().unwrap_or_else(|| self.top())
@@ -212,7 +222,10 @@ impl<'c> Build<'c> {
             .collect();
         let before = self.level.replace(None);
         self.blocks.borrow_mut().push(block);
+        self.next_id.set(self.next_id.get() + 1);
+        self.ids.borrow_mut().push(self.next_id.get());
         let result = f(&values);
+        self.ids.borrow_mut().pop();
         let block = self.blocks.borrow_mut().pop();
         self.level.set(before);
         let region = Region::new();
@@ -233,7 +246,7 @@ impl<'c> Build<'c> {
         f: impl FnOnce(&[V<'c>]) -> Vec<V<'c>>,
     ) {
         // A function is built on its own: nothing of another that is under construction is visible in it.
-        let outer = self.blocks.take();
+        let outer = (self.blocks.take(), self.ids.take());
         let constants = self.constants.take();
         let level = self.level.take();
         let (region, ()) = self.block(args, |args| {
@@ -255,9 +268,25 @@ impl<'c> Build<'c> {
             &attributes,
             self.loc.get(),
         ));
-        self.blocks.replace(outer);
+        self.blocks.replace(outer.0);
+        self.ids.replace(outer.1);
         self.constants.replace(constants);
         self.level.set(level);
+    }
+
+    /// Declares a function that another library defines.
+    pub fn declare(&self, name: &str, args: &[Type<'c>], results: &[Type<'c>]) {
+        self.module.body().append_operation(melior::dialect::func::func(
+            self.context,
+            StringAttribute::new(self.context, name),
+            TypeAttribute::new(FunctionType::new(self.context, args, results).into()),
+            Region::new(),
+            &[(
+                Identifier::new(self.context, "sym_visibility"),
+                StringAttribute::new(self.context, "private").into(),
+            )],
+            self.loc.get(),
+        ));
     }
 
     /// Calls a function of the module.

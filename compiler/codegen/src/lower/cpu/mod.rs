@@ -1,4 +1,242 @@
 //! Tile IR to MLIR for x86-64 CPUs.
+//!
+//! A tile is bigger than the register file. So it becomes loops *before* vector types appear:
+//!
+//! | file | what |
+//! |---|---|
+//! | [`plan`] | where each value lives: in SSA, in scratch memory, or nowhere until it is used |
+//! | `cx` | the lowering's state; elements on demand ([`cx::Cx::eval`]), loop nests |
+//! | `at` | a place in a tile, with lanes |
+//! | `machine`, `convert`, `elementwise`, `math` | element types in registers, and their arithmetic |
+//! | `view`, `gather` | memory: bounds, edges, indices, atomics |
+//! | `reduce`, `sort`, `dot`, `packed` | ops along axes and products |
+//! | `control`, `report` | loops and branches; assertions and prints |
+//! | `arena` | scratch memory |
+//! | [`micro`] | register-blocked products |
+//! | [`build`] | sugar over MLIR's builders |
+//!
+//! The shared object has one function ([`tegula_ir::abi`]), a loop over the programs it is given. An op that stores,
+//! reduces or keeps something becomes a loop nest over its tile, innermost a vector loop; what it needs is computed in
+//! that nest, element by element, back to loads, buffers and constants. Where a nest touches views it is made twice, once
+//! without bounds checks for tiles that lie inside.
+//!
+//! **Aliasing.** Different parameters name different memory, which the launch guarantees. Accesses through one parameter
+//! keep their order.
 
+mod arena;
+mod at;
 pub mod build;
+mod control;
+mod convert;
+pub mod cx;
+mod dot;
+mod elementwise;
+mod gather;
+mod machine;
+mod math;
 pub mod micro;
+mod packed;
+pub mod plan;
+mod reduce;
+mod report;
+mod sort;
+mod view;
+
+use crate::emit::CpuTarget;
+use build::{Build, V};
+use cx::{Cx, Home, PackedVal, ViewVal};
+use plan::Mode;
+use tegula_ir::{Kernel, Loc, Op, OpKind, Type, abi, protocol::Meta};
+
+/// Why a kernel has no CPU code.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    /// What is wrong.
+    pub message: String,
+    /// The user's line.
+    pub loc: Option<Loc>,
+}
+
+/// What the lowering needs to know of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// f32 lanes of a vector register: the width of loop nests.
+    pub lanes: usize,
+    /// AVX-512 masks, for elements of every width.
+    pub avx512: bool,
+}
+
+impl Target {
+    /// What `target` has. Below x86-64-v3 the code is that of AVX2, in smaller pieces.
+    pub fn of(target: &CpuTarget) -> Target {
+        let avx512 = target.level() == "x86-64-v4";
+        Target { lanes: if avx512 { 16 } else { 8 }, avx512 }
+    }
+    /// Whether masked loads and stores of elements of that many bytes are instructions.
+    pub fn has_masked(self, bytes: usize) -> bool {
+        self.avx512 || bytes >= 4
+    }
+}
+
+/// A lowered kernel.
+pub struct Lowered<'c> {
+    /// MLIR: one public function, [`abi::ENTRY`].
+    pub module: melior::ir::Module<'c>,
+    /// What the runtime must know.
+    pub meta: Meta,
+}
+
+/// Lowers a verified kernel. `checked` compiles in reports of assertions and of indices out of range.
+///
+/// # Errors
+/// What this target cannot do, with the user's line.
+pub fn lower<'c>(context: &'c melior::Context, kernel: &Kernel, target: &CpuTarget, checked: bool) -> Result<Lowered<'c>, Error> {
+    let b = Build::new(context);
+    let plan = plan::plan(kernel);
+    let mut meta = Meta::default();
+    let mut result = Ok(());
+    let (ptr, i64) = (b.ptr(), b.i64());
+    b.function(abi::ENTRY, &[ptr, ptr, i64, i64, ptr], &[], false, |args| {
+        let mut cx = Cx::new(&b, kernel, &plan, Target::of(target), checked, args[4], args[1]);
+        result = entry(&mut cx, args);
+        meta = Meta { scratch_bytes: cx.arena.size() as u64, sites: std::mem::take(&mut cx.sites), remarks: std::mem::take(&mut cx.remarks) };
+        vec![]
+    });
+    result.map(|()| Lowered { module: b.finish(), meta })
+}
+
+/// The body of the entry function: reads the arguments, then runs the programs one by one.
+fn entry<'c>(cx: &mut Cx<'_, 'c>, args: &[V<'c>]) -> Result<(), Error> {
+    let b = cx.b;
+    let mut word = 0;
+    let mut next = || {
+        let v = b.load(b.offset_c(args[0], word * 8), b.i64(), 0, 8);
+        word += 1;
+        v
+    };
+    for (v, name) in cx.k.body.args.iter().zip(&cx.k.params) {
+        let home = match cx.k.ty(*v) {
+            Type::View(t) => {
+                let base = b.int_to_ptr(next());
+                let extents = (0..t.rank).map(|_| next()).collect();
+                let mut strides: Vec<V> = (0..t.rank).map(|_| next()).collect();
+                if let Some(last) = strides.last_mut()
+                    && t.facts.unit
+                {
+                    *last = b.c64(1);
+                }
+                Home::View(ViewVal { elem: t.elem, base, extents, strides, unit: t.facts.unit || t.rank == 0, name: name.clone() })
+            }
+            Type::Packed(t) => {
+                let (base, k, n) = (b.int_to_ptr(next()), next(), next());
+                Home::Packed(PackedVal { base, k, n, layout: t.layout.clone(), quant: t.quant, name: name.clone() })
+            }
+            Type::Tile(t) if t.len() == 1 => Home::Scalar(scalar_argument(b, next(), t.elem)),
+            t => return Err(Error { message: format!("parameter `{name}` has type `{t}`: only scalars, views and packed matrices can be passed"), loc: None }),
+        };
+        cx.set_home(*v, home);
+    }
+    for (axis, n) in cx.grid.iter_mut().enumerate() {
+        *n = b.load(b.offset_c(args[1], (abi::Ctx::GRID + 4 * axis) as i64), b.i32(), 0, 4);
+    }
+    let mut result = Ok(());
+    b.for_(args[2], args[3], b.c64(1), &[], |id, _| {
+        let [g0, g1] = [0, 1].map(|axis| b.zext(cx.grid[axis], b.i64()));
+        let rest = b.divu(id, g0);
+        let position = [b.sub(id, b.mul(rest, g0)), b.remu(rest, g1), b.divu(rest, g1)];
+        cx.program = id;
+        cx.position = position.map(|p| b.trunci(p, b.i32()));
+        result = cx.region(&cx.k.body, &[]).map(|_| ());
+        vec![]
+    });
+    result
+}
+
+fn scalar_argument<'c>(b: &Build<'c>, word: V<'c>, e: tegula_ir::Elem) -> V<'c> {
+    let bits = b.trunci(word, b.int(e.bytes() as u32 * 8));
+    machine::from_memory(b, b.bitcast(bits, machine::memory_type(b, e)), e)
+}
+
+impl<'a, 'c> Cx<'a, 'c> {
+    /// One op: makes virtual what the plan says, gives everything else its code.
+    pub fn op(&mut self, op: &'a Op) -> Result<(), Error> {
+        use OpKind::*;
+        let axis = || op.attrs.int(tegula_ir::Key::Axis).unwrap_or(0) as usize;
+        match op.kind {
+            ProgramId => self.set_home(op.results[0], Home::Scalar(self.position[axis()])),
+            NumPrograms => self.set_home(op.results[0], Home::Scalar(self.grid[axis()])),
+            Dim => {
+                let x = self.b.trunci(self.view(op.operands[0]).extents[axis()], self.b.i32());
+                self.set_home(op.results[0], Home::Scalar(x));
+            }
+            Narrow => self.narrow(op),
+            PackedDim => self.packed_dim(op),
+            PackedLoad => self.packed_load(op)?,
+            Store => self.view_store(op)?,
+            Scatter => self.scatter(op)?,
+            Atomic | AtomicCas => self.atomic(op)?,
+            Reduce => self.reduce(op)?,
+            ReduceWith => self.reduce_with(op)?,
+            Scan | ScanWith => self.scan(op)?,
+            Sort | TopK => self.sort(op)?,
+            Histogram => self.histogram(op)?,
+            Take => self.take(op)?,
+            Cat => self.cat(op)?,
+            Dot => self.dot(op)?,
+            DotGrouped => self.dot_grouped(op)?,
+            Dequant => self.dequant(op)?,
+            For | While | If => self.control(op)?,
+            Assume => {}
+            Assert => self.assert(op)?,
+            Print => self.print(op)?,
+            _ => self.place_by_place(op)?,
+        }
+        Ok(())
+    }
+
+    /// An op whose elements can be computed one by one: by its mode.
+    fn place_by_place(&mut self, op: &'a Op) -> Result<(), Error> {
+        let v = op.results[0];
+        match self.mode(v) {
+            Mode::Virtual => self.set_virtual(op),
+            Mode::Alias => {
+                let Some(mut buf) = self.buf(op.operands[0]) else { return self.error(op, "its operand is not in memory (a defect of the planner)") };
+                buf.ty = self.tile(v).clone();
+                self.set_home(v, Home::Buffer(buf));
+            }
+            Mode::Scalar => {
+                self.set_virtual(op);
+                let x = self.scalar(v);
+                self.set_home(v, Home::Scalar(x));
+            }
+            _ => {
+                self.set_virtual(op);
+                let buf = self.result_buffer(v);
+                self.fill(&buf, v)?;
+                self.set_home(v, Home::Buffer(buf));
+            }
+        }
+        Ok(())
+    }
+
+    /// `cat`: each operand into its part of the result.
+    fn cat(&mut self, op: &'a Op) -> Result<(), Error> {
+        let axis = reduce::axis_of(op);
+        let buf = self.buffer(self.tile(op.results[0]));
+        let mut start = 0;
+        for v in &op.operands {
+            let shape = self.tile(*v).shape.clone();
+            self.nest(&shape, &[*v], None, &mut |cx, at| {
+                let x = cx.eval(*v, at);
+                let mut to = at.clone();
+                to.coords[axis].plus += start;
+                cx.write(&buf, &to, x);
+                Ok(())
+            })?;
+            start += shape[axis] as i64;
+        }
+        self.finish_buffer(op.results[0], buf);
+        Ok(())
+    }
+}

@@ -14,6 +14,14 @@ impl<'c> Build<'c> {
             [("rawConstantIndices", dynamic.into()), ("elem_type", TypeAttribute::new(elem).into())];
         self.op("llvm.getelementptr", &[base, index], self.ptr(), &attributes)
     }
+    /// A vector of pointers: `base + index` for each lane of the i64 vector `index`.
+    pub fn gep_lanes(&self, base: V<'c>, elem: Type<'c>, index: V<'c>) -> V<'c> {
+        let dynamic = DenseI32ArrayAttribute::new(self.context, &[i32::MIN]);
+        let attributes: [(&str, Attribute); 2] =
+            [("rawConstantIndices", dynamic.into()), ("elem_type", TypeAttribute::new(elem).into())];
+        let ty = self.vec(self.ptr(), self.lanes(index));
+        self.op("llvm.getelementptr", &[base, index], ty, &attributes)
+    }
     /// `base + bytes`.
     pub fn offset(&self, base: V<'c>, bytes: V<'c>) -> V<'c> {
         self.gep(base, self.i8(), bytes)
@@ -55,6 +63,15 @@ impl<'c> Build<'c> {
     /// Stores the lanes whose mask is set.
     pub fn masked_store(&self, v: V<'c>, p: V<'c>, mask: V<'c>, align: usize) {
         self.op0("llvm.intr.masked.store", &[v, p, mask], &[("alignment", self.int_attr(32, align as i64))]);
+    }
+    /// Loads from a vector of pointers the lanes whose mask is set, the others are those of `rest`.
+    pub fn masked_gather(&self, p: V<'c>, mask: V<'c>, rest: V<'c>, align: usize) -> V<'c> {
+        let ty = self.vec(self.elem(rest), self.lanes(rest));
+        self.op("llvm.intr.masked.gather", &[p, mask, rest], ty, &[("alignment", self.int_attr(32, align as i64))])
+    }
+    /// Stores the lanes whose mask is set to a vector of pointers, in order of lanes.
+    pub fn masked_scatter(&self, v: V<'c>, p: V<'c>, mask: V<'c>, align: usize) {
+        self.op0("llvm.intr.masked.scatter", &[v, p, mask], &[("alignment", self.int_attr(32, align as i64))]);
     }
     /// Hints that the line at `p` is read soon. `locality` 3 keeps it in all caches, 0 in none.
     pub fn prefetch(&self, p: V<'c>, locality: i64) {

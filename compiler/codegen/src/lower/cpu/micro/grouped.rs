@@ -22,7 +22,7 @@ use crate::lower::cpu::build::V;
 use tegula_ir::{
     Quant,
     layout::{
-        GROUP, code_offset,
+        code_offset,
         panel::{self, COLUMNS, Format},
     },
 };
@@ -71,6 +71,7 @@ impl Grouped {
     fn quant(&self) -> Quant {
         self.format.quant
     }
+
     /// Bytes of scratch memory that [`Grouped::emit`] wants.
     pub fn scratch_bytes(&self) -> usize {
         self.activations(None).scratch_bytes()

@@ -14,12 +14,14 @@
 //! | [`integer`] | the exact integer product of a group |
 //! | [`activations`] | what `dot_grouped` prepares of the activations, once for all columns |
 //! | [`grouped`] | the tile-level `dot_grouped`, straight from packed memory |
+//! | [`dequant`] | packed weights as f32: `dequant`, `packed_gather` |
 //!
 //! What a caller needs: `dot::Dot` and `grouped::Grouped` describe a product (shapes and types, all known when the kernel is
 //! compiled), say how much scratch memory they want, and emit code for given addresses.
 
 pub mod activations;
 pub mod code;
+pub mod dequant;
 pub mod dot;
 pub mod gemm;
 pub mod grouped;

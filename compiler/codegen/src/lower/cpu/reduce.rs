@@ -1,0 +1,414 @@
+//! Reductions along an axis.
+//!
+//! **Order.** It is part of a kernel's numbers and depends on the extent alone, never on the target. Along the lane axis:
+//! chunks of 16 elements go round-robin to 1, 2 or 4 accumulators of 16 lanes, which are then combined pairwise, and
+//! their lanes by halves. Along another axis: one accumulator an output, in ascending order. A combiner given as a region
+//! may not commute, so it always folds in ascending order.
+
+use super::{
+    Error,
+    at::{At, Coord},
+    build::{Build, Cmp, FCmp, V},
+    convert::cast,
+    cx::{Buf, Cx, Home},
+    machine::{self, carrier},
+};
+use melior::ir::Type;
+use tegula_ir::{Elem, Key, Op, ReduceKind, Value};
+
+/// Lanes of an accumulator along the lane axis, on every target.
+const LANES: usize = 16;
+
+/// A reduction's arithmetic: how elements become states (one or two registers), how states combine, what comes out.
+pub struct Combine<'a, 'c> {
+    b: &'a Build<'c>,
+    kind: ReduceKind,
+    from: Elem,
+    /// Element type of the accumulators.
+    acc: Elem,
+    to: Elem,
+}
+
+impl<'a, 'c> Combine<'a, 'c> {
+    pub fn new(b: &'a Build<'c>, kind: ReduceKind, from: Elem, to: Elem) -> Self {
+        use ReduceKind::*;
+        let acc = match kind {
+            // A wider result type names the accumulator.
+            Sum | Prod if to.bits() >= from.accumulator().bits() => to.accumulator(),
+            Sum | Prod => from.accumulator(),
+            _ if from.is_float() => from.accumulator(),
+            _ => from,
+        };
+        Combine { b, kind, from, acc, to }
+    }
+    fn is_arg(&self) -> bool {
+        matches!(self.kind, ReduceKind::Argmax | ReduceKind::Argmin)
+    }
+    /// Types of a state's registers.
+    pub fn types(&self, lanes: usize) -> Vec<Type<'c>> {
+        let mut types = vec![self.b.vec(carrier(self.b, self.acc), lanes)];
+        if self.is_arg() {
+            types.push(self.b.vec(self.b.i32(), lanes));
+        }
+        types
+    }
+    /// The state of no elements.
+    pub fn identity(&self, lanes: usize) -> Vec<V<'c>> {
+        use ReduceKind::*;
+        let (b, e) = (self.b, self.acc);
+        let float = |v: f64| if e.bits() == 64 { v.to_bits() } else { (v as f32).to_bits().into() };
+        let top = 1u64 << (e.bits() - 1);
+        let all = u64::MAX >> (64 - e.bits());
+        let bits = match self.kind {
+            Sum | Xor | Any => 0,
+            All => 1,
+            Prod if e.is_float() => float(1.0),
+            Prod => 1,
+            // A NaN is ignored, and all there is when nothing else comes.
+            Max | Min | Argmax | Argmin if e.is_float() => float(f64::NAN),
+            MaxNan => float(f64::NEG_INFINITY),
+            MinNan => float(f64::INFINITY),
+            Max | Argmax => if e.is_signed() { top } else { 0 },
+            Min | Argmin => if e.is_signed() { top - 1 } else { all },
+        };
+        let mut state = vec![b.constant_bits(carrier(b, e), bits, lanes)];
+        if self.is_arg() {
+            state.push(b.constant_bits(b.i32(), 0xffff_ffff, lanes)); // −1: no element yet
+        }
+        state
+    }
+    /// The state of one element; `index` (i32) is its place along the axis.
+    pub fn lift(&self, x: V<'c>, index: V<'c>) -> Vec<V<'c>> {
+        let b = self.b;
+        let v = cast(b, x, self.from, self.acc);
+        if !self.is_arg() {
+            return vec![v];
+        }
+        let i = if self.acc.is_float() {
+            b.select(b.cmpf(FCmp::Uno, v, v), b.int_like(index, -1), index)
+        } else {
+            index
+        };
+        vec![v, i]
+    }
+    /// The state of the elements of `x`, then those of `y`.
+    pub fn merge(&self, x: &[V<'c>], y: &[V<'c>]) -> Vec<V<'c>> {
+        use ReduceKind::*;
+        let (b, float, signed) = (self.b, self.acc.is_float(), self.acc.is_signed());
+        let (p, q) = (x[0], y[0]);
+        vec![match self.kind {
+            Sum if float => b.addf(p, q),
+            Sum => b.add(p, q),
+            Prod if float => b.mulf(p, q),
+            Prod => b.mul(p, q),
+            Max if float => b.maxnumf(p, q),
+            Max if signed => b.maxs(p, q),
+            Max => b.maxu(p, q),
+            Min if float => b.minnumf(p, q),
+            Min if signed => b.mins(p, q),
+            Min => b.minu(p, q),
+            MaxNan => b.select(b.cmpf(FCmp::Uno, p, q), b.addf(p, q), b.maxnumf(p, q)),
+            MinNan => b.select(b.cmpf(FCmp::Uno, p, q), b.addf(p, q), b.minnumf(p, q)),
+            Any => b.or(p, q),
+            All => b.and(p, q),
+            Xor => b.xor(p, q),
+            Argmax | Argmin => return self.merge_arg(x, y),
+        }]
+    }
+    fn merge_arg(&self, x: &[V<'c>], y: &[V<'c>]) -> Vec<V<'c>> {
+        let b = self.b;
+        let most = self.kind == ReduceKind::Argmax;
+        let (better, equal) = if self.acc.is_float() {
+            (b.cmpf(if most { FCmp::Ogt } else { FCmp::Olt }, y[0], x[0]), b.cmpf(FCmp::Oeq, y[0], x[0]))
+        } else {
+            let how = match (most, self.acc.is_signed()) {
+                (true, true) => Cmp::Sgt,
+                (true, false) => Cmp::Ugt,
+                (false, true) => Cmp::Slt,
+                (false, false) => Cmp::Ult,
+            };
+            (b.cmp(how, y[0], x[0]), b.cmp(Cmp::Eq, y[0], x[0]))
+        };
+        let none = b.int_like(x[1], -1);
+        let first = b.and(equal, b.cmp(Cmp::Slt, y[1], x[1]));
+        let x_empty = b.cmp(Cmp::Eq, x[1], none);
+        let y_there = b.cmp(Cmp::Ne, y[1], none);
+        let take = b.and(y_there, b.or(x_empty, b.or(better, first)));
+        vec![b.select(take, y[0], x[0]), b.select(take, y[1], x[1])]
+    }
+    /// The result, from a state.
+    pub fn finish(&self, state: &[V<'c>]) -> V<'c> {
+        let b = self.b;
+        if self.is_arg() {
+            return b.maxs(state[1], b.int_like(state[1], 0));
+        }
+        cast(b, state[0], self.acc, self.to)
+    }
+    /// The state of all lanes: by halves.
+    fn across(&self, mut state: Vec<V<'c>>) -> Vec<V<'c>> {
+        let b = self.b;
+        let mut lanes = LANES;
+        while lanes > 1 {
+            lanes /= 2;
+            let half = |start: usize| -> Vec<V<'c>> {
+                state.iter().map(|v| if lanes == 1 { b.extract(*v, start) } else { b.part(*v, start, lanes) }).collect()
+            };
+            state = self.merge(&half(0), &half(lanes));
+        }
+        state
+    }
+}
+
+/// A reduction's kind, from its attribute.
+pub fn kind_of(op: &Op) -> ReduceKind {
+    op.attrs.sym(Key::Kind).and_then(ReduceKind::from_name).unwrap_or(ReduceKind::Sum)
+}
+pub fn axis_of(op: &Op) -> usize {
+    op.attrs.int(Key::Axis).unwrap_or(0) as usize
+}
+
+impl<'a, 'c> Cx<'a, 'c> {
+    /// `reduce`.
+    pub fn reduce(&mut self, op: &'a Op) -> Result<(), Error> {
+        let (source, result, axis) = (op.operands[0], op.results[0], axis_of(op));
+        let (from, to) = (self.tile(source).clone(), self.tile(result).clone());
+        let combine = Combine::new(self.b, kind_of(op), from.elem, to.elem);
+        let b = self.b;
+        let horizontal = Self::lane_axis(&from.shape) == Some(axis) || from.shape[axis] == from.len();
+        if to.len() == 1 {
+            let ty = [carrier(b, to.elem)];
+            let x = self.versioned(&[source], None, &ty, &mut |cx| {
+                Ok(vec![combine.finish(&cx.fold_lanes(&combine, source, axis, &At::origin(from.rank())))])
+            })?[0];
+            self.set_home(result, Home::Scalar(x));
+            return Ok(());
+        }
+        let buf = self.result_buffer(result);
+        let shape = to.shape.clone();
+        if horizontal {
+            self.versioned(&[source], None, &[], &mut |cx| {
+                cx.loops(&shape, None, 1, &mut At::origin(shape.len()), 0, &mut |cx, at| {
+                    let x = combine.finish(&cx.fold_lanes(&combine, source, axis, at));
+                    cx.write(&buf, at, x);
+                    Ok(())
+                })?;
+                Ok(vec![])
+            })?;
+        } else {
+            self.nest(&shape, &[source], None, &mut |cx, at| {
+                let state = cx.fold_ascending(&combine, source, axis, at);
+                cx.write(&buf, at, combine.finish(&state));
+                Ok(())
+            })?;
+        }
+        self.set_home(result, Home::Buffer(buf));
+        Ok(())
+    }
+
+    /// The state of all elements along the lane axis, at a place along the other axes: a scalar.
+    fn fold_lanes(&mut self, combine: &Combine<'_, 'c>, source: Value, axis: usize, at: &At<'c>) -> Vec<V<'c>> {
+        let (b, n) = (self.b, self.tile(source).shape[axis]);
+        let chunks = n / LANES;
+        let ways = if chunks >= 4 { 4 } else { chunks.max(1).min(2) };
+        let mut chunk = |cx: &mut Self, c: Coord<'c>, lanes: usize| {
+            let mut at = at.with(axis, c);
+            at.lane = (lanes > 1).then_some((axis, lanes));
+            let x = cx.eval(source, &at);
+            let first = b.trunci(c.value(b), b.i32());
+            let index = if lanes > 1 { b.add(b.splat(first, lanes), b.iota(b.i32(), lanes)) } else { first };
+            combine.lift(x, index)
+        };
+        let width = combine.types(LANES).len();
+        let mut acc: Vec<V> = (0..ways).flat_map(|_| combine.identity(LANES)).collect();
+        let rounds = chunks / ways;
+        let step = ways * LANES;
+        let round = |cx: &mut Self, c: Coord<'c>, acc: &[V<'c>], chunk: &mut dyn FnMut(&mut Self, Coord<'c>, usize) -> Vec<V<'c>>| {
+            let mut next = vec![];
+            for w in 0..ways {
+                let x = chunk(cx, Coord { plus: c.plus + (w * LANES) as i64, ..c }, LANES);
+                next.extend(combine.merge(&acc[w * width..][..width], &x));
+            }
+            next
+        };
+        if rounds == 1 {
+            acc = round(self, Coord::constant(0), &acc, &mut chunk);
+        } else if rounds > 1 {
+            let (lo, hi, by) = (b.c64(0), b.c64((rounds * step) as i64), b.c64(step as i64));
+            acc = b.for_(lo, hi, by, &acc, |i, acc| {
+                round(self, Coord { var: Some((i, b.top())), plus: 0 }, acc, &mut chunk)
+            });
+        }
+        // What is left: whole chunks, then a part of one, filled up with the identity.
+        let mut done = rounds * step;
+        for w in 0..ways {
+            let lanes = (n - done).min(LANES);
+            if lanes == 0 {
+                break;
+            }
+            let x = chunk(self, Coord::constant(done as i64), lanes);
+            let identity = combine.identity(LANES);
+            let x: Vec<V> = x.iter().zip(&identity).map(|(v, id)| spread(b, *v, *id, lanes)).collect();
+            let merged = combine.merge(&acc[w * width..][..width], &x);
+            acc.splice(w * width..(w + 1) * width, merged);
+            done += lanes;
+        }
+        let mut states: Vec<Vec<V>> = acc.chunks(width).map(<[V]>::to_vec).collect();
+        while states.len() > 1 {
+            states = states.chunks(2).map(|p| combine.merge(&p[0], &p[1])).collect();
+        }
+        combine.across(states.remove(0))
+    }
+
+    /// The state of all elements along an axis in ascending order; lanes of `at` run along another.
+    fn fold_ascending(&mut self, combine: &Combine<'_, 'c>, source: Value, axis: usize, at: &At<'c>) -> Vec<V<'c>> {
+        let (b, n) = (self.b, self.tile(source).shape[axis]);
+        b.for_(b.c64(0), b.c64(n as i64), b.c64(1), &combine.identity(at.lanes()), |i, acc| {
+            let x = self.eval(source, &at.with(axis, Coord { var: Some((i, b.top())), plus: 0 }));
+            let index = b.splat(b.trunci(i, b.i32()), at.lanes());
+            combine.merge(acc, &combine.lift(x, index))
+        })
+    }
+
+    /// `reduce_with`.
+    pub fn reduce_with(&mut self, op: &'a Op) -> Result<(), Error> {
+        let (b, axis) = (self.b, axis_of(op));
+        let from = self.tile(op.operands[0]).clone();
+        let shape = self.tile(op.results[0]).shape.clone();
+        let n = from.shape[axis];
+        let body = &op.regions[0];
+        let fold = |cx: &mut Self, at: &At<'c>| -> Vec<V<'c>> {
+            let first: Vec<V> = op.operands.iter().map(|v| cx.eval(*v, &at.with(axis, Coord::constant(0)))).collect();
+            b.for_(b.c64(1), b.c64(n as i64), b.c64(1), &first, |i, acc| {
+                let place = at.with(axis, Coord { var: Some((i, b.top())), plus: 0 });
+                let mut args = acc.to_vec();
+                args.extend(op.operands.iter().map(|v| cx.eval(*v, &place)));
+                cx.inline(body, &args, at.lanes())
+            })
+        };
+        if shape.iter().all(|n| *n == 1) {
+            let types: Vec<Type> = op.results.iter().map(|v| carrier(b, self.elem(*v))).collect();
+            let values = self.versioned(&op.operands, None, &types, &mut |cx| Ok(fold(cx, &At::origin(shape.len()))))?;
+            for (v, x) in op.results.iter().zip(values) {
+                self.set_home(*v, Home::Scalar(x));
+            }
+            return Ok(());
+        }
+        let bufs: Vec<Buf> = op.results.iter().map(|v| self.result_buffer(*v)).collect();
+        self.nest(&shape, &op.operands, None, &mut |cx, at| {
+            let values = fold(cx, at);
+            for (buf, x) in bufs.iter().zip(values) {
+                cx.write(buf, at, x);
+            }
+            Ok(())
+        })?;
+        for (v, buf) in op.results.iter().zip(bufs) {
+            self.set_home(*v, Home::Buffer(buf));
+        }
+        Ok(())
+    }
+
+    /// The yields of a combiner's region on registers of `lanes` lanes.
+    pub fn inline(&mut self, region: &'a tegula_ir::Region, args: &[V<'c>], lanes: usize) -> Vec<V<'c>> {
+        // Its values live for this use alone: bound as scalars, whatever their width.
+        for (v, x) in region.args.iter().zip(args) {
+            self.set_home(*v, Home::Scalar(*x));
+        }
+        let inside: std::collections::HashSet<Value> =
+            region.args.iter().chain(region.ops.iter().flat_map(|o| &o.results)).copied().collect();
+        let get = |cx: &mut Self, v: Value| -> V<'c> {
+            let x = cx.scalar(v);
+            if inside.contains(&v) { x } else { cx.b.splat(x, lanes) }
+        };
+        for op in &region.ops {
+            let x = match op.kind {
+                tegula_ir::OpKind::Const => {
+                    let bits = op.attrs.scalar(Key::Value).map_or(0, |s| s.bits);
+                    self.b.constant_bits(carrier(self.b, self.elem(op.results[0])), bits, lanes)
+                }
+                k if k.is_elementwise() => {
+                    let args: Vec<V> = op.operands.iter().map(|v| get(self, *v)).collect();
+                    let elems: Vec<Elem> = op.operands.iter().map(|v| self.elem(*v)).collect();
+                    super::elementwise::apply(self, op, &elems, self.elem(op.results[0]), &args)
+                }
+                // Shape ops on scalars, facts.
+                _ => get(self, op.operands[0]),
+            };
+            self.set_home(op.results[0], Home::Scalar(x));
+        }
+        region.yields.iter().map(|v| get(self, *v)).collect()
+    }
+
+    /// `scan` and `scan_with`: in operand order, one element after the other; lanes along another axis where there is one.
+    pub fn scan(&mut self, op: &'a Op) -> Result<(), Error> {
+        let (b, axis) = (self.b, axis_of(op));
+        let ty = self.tile(op.operands[0]).clone();
+        let n = ty.shape[axis];
+        let reverse = op.attrs.has(Key::Reverse);
+        let bufs: Vec<Buf> = op.results.iter().map(|v| if self.tile(*v).len() == 1 { self.buffer(self.tile(*v)) } else { self.result_buffer(*v) }).collect();
+        let mut outer = ty.shape.clone();
+        outer[axis] = 1;
+        let combine = (op.kind == tegula_ir::OpKind::Scan).then(|| Combine::new(b, kind_of(op), ty.elem, self.elem(op.results[0])));
+        self.nest(&outer, &op.operands, None, &mut |cx, at| {
+            let place = |i: V<'c>| -> At<'c> {
+                let i = if reverse { b.sub(b.c64(n as i64 - 1), i) } else { i };
+                at.with(axis, Coord { var: Some((i, b.top())), plus: 0 })
+            };
+            let first: Vec<V> = match &combine {
+                Some(c) => c.identity(at.lanes()),
+                None => {
+                    let start = at.with(axis, Coord::constant(if reverse { n as i64 - 1 } else { 0 }));
+                    let x: Vec<V> = op.operands.iter().map(|v| cx.eval(*v, &start)).collect();
+                    bufs.iter().zip(&x).for_each(|(buf, x)| cx.write(buf, &start, *x));
+                    x
+                }
+            };
+            let start = if combine.is_some() { 0 } else { 1 };
+            b.for_(b.c64(start), b.c64(n as i64), b.c64(1), &first, |i, acc| {
+                let place = place(i);
+                let x: Vec<V> = op.operands.iter().map(|v| cx.eval(*v, &place)).collect();
+                let next = match &combine {
+                    Some(c) => c.merge(acc, &c.lift(x[0], b.splat(b.c32(0), at.lanes()))),
+                    None => {
+                        let args: Vec<V> = acc.iter().chain(&x).copied().collect();
+                        cx.inline(&op.regions[0], &args, at.lanes())
+                    }
+                };
+                for (j, buf) in bufs.iter().enumerate() {
+                    let out = combine.as_ref().map_or(next[j], |c| c.finish(&next));
+                    cx.write(buf, &place, out);
+                }
+                next
+            });
+            Ok(())
+        })?;
+        for (v, buf) in op.results.iter().zip(bufs) {
+            self.finish_buffer(*v, buf);
+        }
+        Ok(())
+    }
+
+    /// Gives a value its buffer; a tile of one element is read back into SSA.
+    pub fn finish_buffer(&mut self, v: Value, buf: Buf<'c>) {
+        if buf.ty.len() == 1 {
+            let x = machine::load(self.b, buf.ptr, buf.ty.elem, 0);
+            self.release(&buf);
+            self.set_home(v, Home::Scalar(x));
+        } else {
+            self.set_home(v, Home::Buffer(buf));
+        }
+    }
+}
+
+/// `lanes` lanes of x (a scalar for one), the rest of `fill`.
+fn spread<'c>(b: &Build<'c>, x: V<'c>, fill: V<'c>, lanes: usize) -> V<'c> {
+    match lanes {
+        LANES => x,
+        1 => b.insert(fill, x, 0),
+        _ => {
+            // Operands of a shuffle need not be equally long in MLIR.
+            let indices: Vec<usize> = (0..LANES).map(|i| if i < lanes { i } else { lanes + i }).collect();
+            b.shuffle(x, fill, &indices)
+        }
+    }
+}
+

@@ -1,0 +1,87 @@
+//! One request of the compiler's protocol to one response. Nothing that a request holds ends the process, but for what
+//! LLVM itself dies of.
+
+use crate::{
+    emit::{self, CpuTarget, Mlir, Stage},
+    lower::cpu,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tegula_ir::{
+    Kernel, Loc, passes,
+    protocol::{Emit, Meta, Request, Response},
+};
+
+/// Answers a request.
+pub fn answer(request: &Request) -> Response {
+    let result = catch_unwind(AssertUnwindSafe(|| compile(request)));
+    match result {
+        Ok(Ok((bytes, meta))) => Response::Ok { bytes, meta },
+        Ok(Err(f)) => Response::Err { stage: f.stage.into(), message: f.message, loc: f.loc },
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+            let message = format!("a defect of the compiler: {}", text.unwrap_or_default());
+            Response::Err { stage: "lower".into(), message, loc: None }
+        }
+    }
+}
+
+/// A stage's failure.
+struct Failure {
+    stage: &'static str,
+    message: String,
+    loc: Option<Loc>,
+}
+
+fn at(stage: &'static str, message: impl ToString) -> Failure {
+    Failure { stage, message: message.to_string(), loc: None }
+}
+
+/// Reads `cpu:LEVEL[+FEATURE]…`; `vnni` is the form of it that belongs to the level.
+fn target(text: &str) -> Result<CpuTarget, Failure> {
+    let wrong = || at("lower", format!("unknown target `{text}`: expected `cpu:` and a level, as in `cpu:x86-64-v3`"));
+    let mut parts = text.strip_prefix("cpu:").ok_or_else(wrong)?.split('+');
+    let mut name = parts.next().unwrap_or_default().to_string();
+    for feature in parts {
+        let feature = match (feature, name.starts_with("x86-64-v4")) {
+            ("vnni", true) => "avx512vnni",
+            ("vnni", false) => "avxvnni",
+            (f, _) => f,
+        };
+        name.push_str(",+");
+        name.push_str(feature);
+    }
+    CpuTarget::parse(&name).map_err(|e| at("lower", e))
+}
+
+fn compile(request: &Request) -> Result<(Vec<u8>, Meta), Failure> {
+    let target = target(&request.target)?;
+    let mut kernel = Kernel::parse(&request.kernel).map_err(|e| at("parse", e))?;
+    let verify = |k: &Kernel, stage| k.verify().map_err(|e| Failure { stage, message: e.to_string(), loc: Some(e.loc) });
+    verify(&kernel, "verify")?;
+    passes::optimise(&mut kernel);
+    verify(&kernel, "passes")?;
+    if request.emit == Emit::Tile {
+        return Ok((kernel.text().into_bytes(), Meta::default()));
+    }
+    let mlir = Mlir::new();
+    let lowered = cpu::lower(mlir.context(), &kernel, &target, request.checked)
+        .map_err(|e| Failure { stage: "lower", message: e.message, loc: e.loc })?;
+    let (mut module, meta) = (lowered.module, lowered.meta);
+    let stage = match request.emit {
+        Emit::Mlir => Some(Stage::Mlir),
+        Emit::Llvm => Some(Stage::LlvmOptimised),
+        Emit::Asm => Some(Stage::Asm),
+        Emit::Artifact | Emit::Tile => None,
+    };
+    let stages: Vec<Stage> = stage.into_iter().collect();
+    let (code, mut texts) = emit::compile(&mlir, &mut module, &target, &stages).map_err(|e| {
+        let stage = match e {
+            emit::Error::Mlir { .. } => "mlir",
+            emit::Error::Llvm { .. } => "llvm",
+            emit::Error::Target(_) => "lower",
+            emit::Error::Linker(_) | emit::Error::Link(_) => "link",
+        };
+        at(stage, e)
+    })?;
+    Ok((texts.pop().map_or(code, String::into_bytes), meta))
+}

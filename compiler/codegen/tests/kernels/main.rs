@@ -1,0 +1,4 @@
+//! Kernels as text, compiled and run, against the oracle.
+
+mod basic;
+mod harness;
