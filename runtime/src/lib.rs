@@ -1,6 +1,29 @@
-//! tegula
+//! Tegula, for authors of tile kernels: write a kernel as a Rust function over tiles, launch it on a device.
+//!
+//! This crate re-exports the language (`tegula_lang`) and adds what runs it:
+//!
+//! - [`device`]: the CPU, the oracle; streams; launching;
+//! - [`tensor`]: the arrays that kernels work on; [`memory`] under them;
+//! - [`pool`]: the threads of the CPU;
+//! - [`compile`], [`cache`]: the compiler's processes, and its results on disk.
+//!
+//! Environment: `TEGULA_THREADS`, `TEGULA_CPU` (instruction set), `TEGULA_CACHE` (folder, or `off`), `TEGULA_CACHE_MB`,
+//! `TEGULAC` (the compiler program).
 
 pub mod cache;
 pub mod compile;
+pub mod device;
 pub mod memory;
 pub mod pool;
+pub mod tensor;
+
+pub use device::{Device, DeviceError, Stream};
+pub use tegula_ir as ir;
+pub use tegula_lang::*;
+pub use tensor::{MappedFile, PackedTensor, Tensor, TensorError, TensorView, TensorViewMut};
+
+/// What most programs with kernels use.
+pub mod prelude {
+    pub use crate::{Device, MappedFile, PackedTensor, Stream, Tensor, TensorError, TensorView, TensorViewMut};
+    pub use tegula_lang::prelude::*;
+}

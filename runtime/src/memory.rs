@@ -6,6 +6,7 @@ use std::{
     io,
     path::Path,
     ptr::NonNull,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 /// Alignment of every buffer that is allocated here, in bytes.
@@ -20,6 +21,8 @@ pub struct Buffer {
     ptr: NonNull<u8>,
     bytes: usize,
     kind: Kind,
+    /// See [`Buffer::written`].
+    written: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -48,26 +51,31 @@ pub struct OutOfMemory {
 }
 
 impl Buffer {
+    fn new(ptr: NonNull<u8>, bytes: usize, kind: Kind) -> Buffer {
+        Buffer { ptr, bytes, kind, written: AtomicBool::new(true) }
+    }
+
     /// `bytes` bytes of zeros.
     pub fn try_zeroed(bytes: usize) -> Result<Buffer, OutOfMemory> {
         let error = OutOfMemory { bytes };
         if bytes == 0 {
-            return Ok(Buffer { ptr: NonNull::<Line>::dangling().cast(), bytes, kind: Kind::Empty });
+            return Ok(Buffer::new(NonNull::<Line>::dangling().cast(), bytes, Kind::Empty));
         }
         if bytes >= HUGE && cfg!(unix) {
             let map = Anonymous::new(bytes).ok_or(error)?;
-            return Ok(Buffer { ptr: map.aligned, bytes, kind: Kind::Anonymous(map) });
+            return Ok(Buffer::new(map.aligned, bytes, Kind::Anonymous(map)));
         }
         let layout = Layout::from_size_align(bytes, ALIGN).map_err(|_| error.clone())?;
         // SAFETY: the layout's size is not 0.
         let ptr = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(error)?;
-        Ok(Buffer { ptr, bytes, kind: Kind::Heap(layout) })
+        Ok(Buffer::new(ptr, bytes, Kind::Heap(layout)))
     }
 
     /// `bytes` bytes of zeros; as with `Vec`, the process ends when there is no memory.
     pub fn zeroed(bytes: usize) -> Buffer {
-        Buffer::try_zeroed(bytes)
-            .unwrap_or_else(|_| handle_alloc_error(Layout::from_size_align(bytes, ALIGN).unwrap_or(Layout::new::<u8>())))
+        Buffer::try_zeroed(bytes).unwrap_or_else(|_| {
+            handle_alloc_error(Layout::from_size_align(bytes, ALIGN).unwrap_or(Layout::new::<u8>()))
+        })
     }
 
     /// A whole file, mapped read-only: nothing is read before it is used, and the system may drop pages again. The file
@@ -81,17 +89,33 @@ impl Buffer {
         // SAFETY: read-only; the caller keeps the file unchanged, as documented.
         let map = unsafe { memmap2::Mmap::map(&file)? };
         let ptr = NonNull::from(&map[0]);
-        Ok(Buffer { ptr, bytes: map.len(), kind: Kind::File(map) })
+        Ok(Buffer::new(ptr, map.len(), Kind::File(map)))
     }
 
     /// The first byte. Dangling (but aligned) when there is none.
-    pub fn ptr(&self) -> *mut u8 { self.ptr.as_ptr() }
+    pub fn ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
 
     /// Length in bytes.
-    pub fn bytes(&self) -> usize { self.bytes }
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
 
     /// Whether it may be written: not so for a mapped file.
-    pub fn writable(&self) -> bool { !matches!(self.kind, Kind::File(_)) }
+    pub fn writable(&self) -> bool {
+        !matches!(self.kind, Kind::File(_))
+    }
+
+    /// Whether the contents mean something: false for outputs that nothing has been written to. The oracle's sanitizer
+    /// asks this.
+    pub fn written(&self) -> bool {
+        self.written.load(Relaxed)
+    }
+
+    pub(crate) fn set_written(&self, written: bool) {
+        self.written.store(written, Relaxed)
+    }
 
     /// Tells the system that a range of a mapped file will not be used for a while: its pages may go, and are read from
     /// the file again if they are used. Does nothing for other memory.
@@ -154,7 +178,9 @@ impl Anonymous {
 
 #[cfg(not(unix))]
 impl Anonymous {
-    fn new(_: usize) -> Option<Anonymous> { None }
+    fn new(_: usize) -> Option<Anonymous> {
+        None
+    }
 }
 
 impl Drop for Anonymous {

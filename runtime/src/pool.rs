@@ -112,12 +112,17 @@ impl Cut {
         }
     }
 
-    fn chunks(self) -> u32 { self.coarse + self.fine }
+    fn chunks(self) -> u32 {
+        self.coarse + self.fine
+    }
 
     fn range(self, i: u32) -> Range<u64> {
         let middle = if self.coarse == 0 { 0 } else { self.total / 4 * 3 };
-        let (from, to, parts, i) =
-            if i < self.coarse { (0, middle, self.coarse, i) } else { (middle, self.total, self.fine, i - self.coarse) };
+        let (from, to, parts, i) = if i < self.coarse {
+            (0, middle, self.coarse, i)
+        } else {
+            (middle, self.total, self.fine, i - self.coarse)
+        };
         let (parts, i) = (parts as u64, i as u64);
         let at = |i: u64| from + (to - from) / parts * i + ((to - from) % parts).min(i);
         at(i)..at(i + 1)
@@ -181,12 +186,19 @@ impl Pool {
     }
 
     /// Threads that work on a launch, the launching one included.
-    pub fn threads(&self) -> usize { self.workers.len() + 1 }
+    pub fn threads(&self) -> usize {
+        self.workers.len() + 1
+    }
 
     /// Calls `work` on ranges that together cover `0..total`, each number once, from several threads at the same time,
     /// and returns when all is done. Each thread gives `work` the same scratch memory every time: `scratch` bytes,
     /// aligned to 64, contents undefined.
-    pub fn run(&self, total: u64, scratch: usize, work: &(dyn Fn(Range<u64>, *mut u8) + Sync)) -> Result<(), PoolError> {
+    pub fn run(
+        &self,
+        total: u64,
+        scratch: usize,
+        work: &(dyn Fn(Range<u64>, *mut u8) + Sync),
+    ) -> Result<(), PoolError> {
         if INSIDE.get() {
             return Err(PoolError::Nested);
         }
@@ -219,7 +231,9 @@ impl Pool {
     }
 
     /// Parked workers (for tests and benchmarks).
-    pub fn parked(&self) -> usize { self.shared.parked.0.load(SeqCst) as usize }
+    pub fn parked(&self) -> usize {
+        self.shared.parked.0.load(SeqCst) as usize
+    }
 }
 
 impl Drop for Pool {

@@ -20,7 +20,9 @@ fn meta(i: u64) -> Meta {
     Meta { scratch_bytes: i * 64, sites: vec![site; i as usize % 3], remarks: vec![] }
 }
 
-fn artifact(i: u64) -> Vec<u8> { (0..1000 + 37 * i).map(|j| (i * 31 + j * j) as u8).collect() }
+fn artifact(i: u64) -> Vec<u8> {
+    (0..1000 + 37 * i).map(|j| (i * 31 + j * j) as u8).collect()
+}
 
 fn files(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(dir).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap()).collect();

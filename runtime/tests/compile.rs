@@ -16,7 +16,9 @@ use tegula::{
 use tegula_ir::protocol::{Emit, Request};
 
 #[test]
-fn fake_compiler() { common::serve(); }
+fn fake_compiler() {
+    common::serve();
+}
 
 fn request(name: &str) -> Request {
     let kernel = format!("kernel @{name}() {{\n}}\n");
@@ -58,7 +60,9 @@ fn a_process_that_fails_gives_an_error_with_kernel_target_and_saved_ir_and_the_n
         works(&c, "good");
         let error = c.compile(name, &request(name)).unwrap_err();
         let text = error.to_string();
-        let CompileError::Crashed { kernel, target, what: happened, said, saved } = error else { panic!("{name}: {text}") };
+        let CompileError::Crashed { kernel, target, what: happened, said, saved } = error else {
+            panic!("{name}: {text}")
+        };
         assert_eq!((kernel.as_str(), target.as_str(), happened.as_str()), (name, "cpu:x86-64-v3", what));
         let saved = saved.unwrap();
         let ir = std::fs::read_to_string(&saved).unwrap();

@@ -6,7 +6,9 @@ use std::{
 };
 use tegula::pool::{Pool, PoolError, PoolOptions};
 
-fn pool(threads: usize, spin: u32) -> Pool { Pool::new(&PoolOptions { threads, spin, pin: false }) }
+fn pool(threads: usize, spin: u32) -> Pool {
+    Pool::new(&PoolOptions { threads, spin, pin: false })
+}
 
 fn exactly_once(pool: &Pool, total: usize) {
     let counts: Vec<AtomicU8> = (0..total).map(|_| AtomicU8::new(0)).collect();
@@ -60,7 +62,8 @@ fn launches_from_several_threads_queue_up() {
             s.spawn(|| {
                 for _ in 0..200 {
                     exactly_once(&pool, 57);
-                    pool.run(2, 0, &|_, _| assert!(running.fetch_add(1, SeqCst) < 2, "two launches at a time")).unwrap();
+                    pool.run(2, 0, &|_, _| assert!(running.fetch_add(1, SeqCst) < 2, "two launches at a time"))
+                        .unwrap();
                     running.store(0, SeqCst);
                 }
             });
@@ -106,7 +109,13 @@ fn a_panic_comes_back_as_an_error_and_the_pool_goes_on() {
     for threads in [1, 2, 4] {
         let pool = pool(threads, 100);
         for bad in [0u64, 7, 499] {
-            let error = pool.run(500, 0, &|r, _| if r.contains(&bad) { panic!("program {bad} fell") }).unwrap_err();
+            let error = pool
+                .run(500, 0, &|r, _| {
+                    if r.contains(&bad) {
+                        panic!("program {bad} fell")
+                    }
+                })
+                .unwrap_err();
             assert_eq!(error, PoolError::Panicked(format!("program {bad} fell")));
             exactly_once(&pool, 500);
         }

@@ -65,12 +65,18 @@ impl DiskCache {
     }
 
     /// A cache that keeps nothing.
-    pub fn none() -> DiskCache { DiskCache { dir: None, limit: 0, warned: AtomicBool::new(true) } }
+    pub fn none() -> DiskCache {
+        DiskCache { dir: None, limit: 0, warned: AtomicBool::new(true) }
+    }
 
     /// The folder.
-    pub fn dir(&self) -> Option<&Path> { self.dir.as_deref() }
+    pub fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
+    }
 
-    fn entry(&self, key: u128) -> Option<PathBuf> { Some(self.dir.as_ref()?.join(format!("{key:032x}.so"))) }
+    fn entry(&self, key: u128) -> Option<PathBuf> {
+        Some(self.dir.as_ref()?.join(format!("{key:032x}.so")))
+    }
 
     /// The entry of a key, if there is a sound one. Marks it as used.
     pub fn load(&self, key: u128) -> Option<Entry> {

@@ -64,7 +64,8 @@ pub enum CompileError {
 /// Writes the IR of a kernel that broke the compiler to a file that stays.
 pub(super) fn save_ir(name: &str, request: &Request) -> Option<PathBuf> {
     let tame: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(80).collect();
-    let text = format!("// target {}{}\n{}", request.target, if request.checked { ", checked" } else { "" }, request.kernel);
+    let text =
+        format!("// target {}{}\n{}", request.target, if request.checked { ", checked" } else { "" }, request.kernel);
     let mut file = tempfile::Builder::new().prefix(&format!("tegula-{tame}-")).suffix(".tile").tempfile().ok()?;
     std::io::Write::write_all(&mut file, text.as_bytes()).ok()?;
     file.keep().ok().map(|(_, path)| path)

@@ -24,10 +24,14 @@ pub struct Identity(pub String);
 
 impl Program {
     /// The one that [`find`] finds.
-    pub fn new() -> Program { Program::default() }
+    pub fn new() -> Program {
+        Program::default()
+    }
 
     /// This one.
-    pub fn at(path: impl Into<PathBuf>) -> Program { Program { fixed: Some(path.into()), ..Program::default() } }
+    pub fn at(path: impl Into<PathBuf>) -> Program {
+        Program { fixed: Some(path.into()), ..Program::default() }
+    }
 
     /// Its path.
     pub fn path(&self) -> Result<&Path, CompileError> {

@@ -80,10 +80,14 @@ impl Compiler {
     }
 
     /// The program that it runs.
-    pub fn program(&self) -> &Program { &self.program }
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
 
     /// At most so many kernels are compiled at the same time.
-    pub fn limit(&self) -> usize { self.limit }
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
 
     /// Compiles one kernel; `name` is for messages.
     pub fn compile(&self, name: &str, request: &Request) -> Result<Output, CompileError> {
@@ -120,7 +124,9 @@ impl Compiler {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> { self.state.lock().unwrap_or_else(PoisonError::into_inner) }
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     fn take(&self) -> Result<Worker, CompileError> {
         let mut state = self.lock();

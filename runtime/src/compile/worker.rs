@@ -68,7 +68,9 @@ impl Worker {
     }
 
     /// Whether the process still runs.
-    pub fn alive(&mut self) -> bool { matches!(self.child.try_wait(), Ok(None)) }
+    pub fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
 
     /// Sends a request and waits for the answer. After a failure the worker is good for nothing.
     pub fn request(&mut self, request: &Request, timeout: Duration) -> Result<Response, Failure> {
@@ -118,7 +120,9 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    fn drop(&mut self) { self.kill(); }
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 fn converse(

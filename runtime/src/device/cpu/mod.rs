@@ -1,0 +1,209 @@
+//! The host's processor: kernels become shared objects, compiled by `tegulac`, cached on disk, and run by a pool of
+//! threads.
+
+mod level;
+mod module;
+mod words;
+
+pub use level::Level;
+
+use super::{DeviceError, Printer, Program, Target, report::Reports};
+use crate::{
+    cache::{DiskCache, artifact_key},
+    compile::{Compiler, OnProgress, Program as CompilerProgram},
+    pool::{Pool, PoolOptions},
+};
+use module::Module;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tegula_ir::{
+    Kernel,
+    abi::{Ctx, FLAG_CHECKED},
+    layout::Layout,
+    protocol::{Emit, Request},
+};
+use tegula_lang::launch::ArgData;
+
+/// How the CPU is used.
+pub struct CpuOptions {
+    /// Threads.
+    pub pool: PoolOptions,
+    /// Instruction set to compile for. Without: what `TEGULA_CPU` says, or the best that the processor has.
+    pub level: Option<Level>,
+    /// Where compiled kernels are kept.
+    pub cache: DiskCache,
+    /// The compiler program.
+    pub compiler: CompilerProgram,
+    /// At most so many compiler processes. Without: one for each CPU.
+    pub compilers: Option<usize>,
+    /// Longest time that compiling one kernel may take.
+    pub compile_timeout: Duration,
+    /// Told about compilations, for progress bars.
+    pub on_progress: Option<OnProgress>,
+    /// Where prints of kernels go; standard output without.
+    pub on_print: Option<Printer>,
+}
+
+impl Default for CpuOptions {
+    fn default() -> CpuOptions {
+        CpuOptions {
+            pool: PoolOptions::default(),
+            level: None,
+            cache: DiskCache::of_user(),
+            compiler: CompilerProgram::new(),
+            compilers: None,
+            compile_timeout: Duration::from_secs(180),
+            on_progress: None,
+            on_print: None,
+        }
+    }
+}
+
+/// The host's processor as a target.
+pub struct Cpu {
+    level: Result<Level, String>,
+    cache: DiskCache,
+    compiler: Compiler,
+    shared: Arc<Shared>,
+    /// Loaded modules by artifact key. The inner lock is held while one is compiled: whoever wants the same waits.
+    modules: Mutex<HashMap<u128, Arc<Mutex<Option<Arc<Module>>>>>>,
+}
+
+/// What programs need to run.
+struct Shared {
+    pool: Pool,
+    on_print: Option<Printer>,
+}
+
+impl Cpu {
+    /// Starts the threads.
+    pub fn new(options: CpuOptions) -> Cpu {
+        let cpus = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        let limit = options.compilers.unwrap_or_else(cpus);
+        let mut compiler = Compiler::new(options.compiler, limit, options.compile_timeout);
+        if let Some(f) = options.on_progress {
+            compiler = compiler.on_progress(f);
+        }
+        Cpu {
+            level: options.level.map_or_else(Level::choose, Level::checked),
+            cache: options.cache,
+            compiler,
+            shared: Arc::new(Shared { pool: Pool::new(&options.pool), on_print: options.on_print }),
+            modules: Mutex::default(),
+        }
+    }
+
+    fn level(&self) -> Result<Level, DeviceError> {
+        self.level.clone().map_err(DeviceError::Unsupported)
+    }
+
+    fn module(&self, kernel: &Kernel, checked: bool) -> Result<Arc<Module>, DeviceError> {
+        let target = format!("cpu:{}", self.level()?.name());
+        let identity = self.compiler.program().identity(&self.cache)?;
+        let key = artifact_key(kernel, &target, checked, identity);
+        let slot = self.modules.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = &*slot {
+            return Ok(module.clone());
+        }
+        let module = Arc::new(self.find_or_compile(key, kernel, target, checked)?);
+        *slot = Some(module.clone());
+        Ok(module)
+    }
+
+    fn find_or_compile(
+        &self,
+        key: u128,
+        kernel: &Kernel,
+        target: String,
+        checked: bool,
+    ) -> Result<Module, DeviceError> {
+        if let Some(entry) = self.cache.load(key) {
+            match Module::from_file(&entry.path, entry.meta) {
+                Ok(module) => return Ok(module),
+                Err(e) => tracing::warn!("{e}; compiling it again"),
+            }
+        }
+        let request = Request { kernel: kernel.text(), target, emit: Emit::Artifact, checked };
+        let output = self.compiler.compile(&kernel.name, &request)?;
+        for remark in &output.meta.remarks {
+            tracing::debug!("kernel `{}`: {remark}", kernel.name);
+        }
+        match self.cache.store(key, &output.bytes, &output.meta) {
+            // Another process may have put its own there by now, which is as good.
+            Some(entry) => Module::from_file(&entry.path, output.meta),
+            None => Module::from_bytes(&output.bytes, output.meta),
+        }
+    }
+}
+
+impl Target for Cpu {
+    fn name(&self) -> String {
+        match &self.level {
+            Ok(level) => format!("cpu:{}", level.name()),
+            Err(_) => "cpu".into(),
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::Panel16
+    }
+
+    fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError> {
+        let module = self.module(kernel, checked)?;
+        Ok(Arc::new(Compiled { module, flags: if checked { FLAG_CHECKED } else { 0 }, shared: self.shared.clone() }))
+    }
+
+    fn load_parallelism(&self) -> usize {
+        self.compiler.limit()
+    }
+}
+
+/// A loaded kernel, and the threads to run it.
+struct Compiled {
+    module: Arc<Module>,
+    flags: u32,
+    shared: Arc<Shared>,
+}
+
+impl Program for Compiled {
+    unsafe fn run(&self, args: &[ArgData<'_>], grid: [u32; 3]) -> Result<(), DeviceError> {
+        let total = grid.iter().try_fold(1u64, |n, g| n.checked_mul(u64::from(*g)));
+        let Some(total) = total.filter(|n| *n <= i64::MAX as u64) else {
+            return Err(DeviceError::Grid(format!("{grid:?} has more than 2^63 programs")));
+        };
+        let words = words::Words::new(args);
+        let reports = Reports::new(&self.module.meta.sites);
+        let ctx =
+            Ctx { grid: grid.map(|n| n as i32), flags: self.flags, report: Reports::receive, user: reports.as_user() };
+        let call = Call { words: words.as_ptr(), ctx: &ctx };
+        let scratch = self.module.meta.scratch_bytes as usize;
+        self.shared.pool.run(total, scratch, &|programs, scratch| {
+            // SAFETY: words and context as the ABI says, alive until `run` returns; programs inside the grid; scratch of
+            // the size the module asks for. That the arguments fit is this function's contract.
+            unsafe { (self.module.entry)(call.words(), call.ctx(), programs.start, programs.end, scratch) }
+        })?;
+        reports.finish(grid, self.shared.on_print.as_ref())
+    }
+}
+
+/// What all threads hand to the kernel.
+struct Call<'a> {
+    words: *const u64,
+    ctx: &'a Ctx,
+}
+
+// SAFETY: both are only read; `Ctx::user` is a `Reports`, which is made for reports from several threads.
+unsafe impl Sync for Call<'_> {}
+
+impl Call<'_> {
+    fn words(&self) -> *const u64 {
+        self.words
+    }
+    fn ctx(&self) -> *const Ctx {
+        self.ctx
+    }
+}

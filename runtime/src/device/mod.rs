@@ -1,0 +1,252 @@
+//! Devices: what runs kernels.
+//!
+//! A [`Device`] is a handle on a [`Target`], which turns IR into something that runs ([`Program`]). What all targets
+//! share is here: which programs a process has ([`Device::launch`](Executor::launch) finds one by the launch's key),
+//! warnings about kernels of too many variants, checks of arguments, and how errors look.
+
+mod args;
+mod cpu;
+mod error;
+mod oracle;
+mod report;
+mod variants;
+
+pub use cpu::{Cpu, CpuOptions, Level};
+pub use error::{DeviceError, Failure};
+pub use oracle::{Oracle, OracleOptions};
+pub use report::Printer;
+
+use crate::tensor::{PackedTensor, Tensor, TensorError};
+use rustc_hash::FxBuildHasher;
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+use tegula_ir::{Kernel, Quant, Type, layout::Layout};
+use tegula_lang::{
+    Elem,
+    launch::{ArgData, Executor, LaunchDesc, LaunchError, LaunchKey},
+};
+use variants::Variants;
+
+/// What kernels are compiled for and run on.
+pub trait Target: Send + Sync {
+    /// For messages: `cpu:x86-64-v3`, `oracle`.
+    fn name(&self) -> String;
+
+    /// The layout in which this target's kernels read packed weights.
+    fn layout(&self) -> Layout;
+
+    /// Makes a kernel, which must verify, ready to run. Slow the first time; results are kept by the caller, and by the
+    /// target if it can find them again by the kernel's text. `checked`: index and division checks are compiled in.
+    fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError>;
+
+    /// So many kernels may be loaded at the same time with profit.
+    fn load_parallelism(&self) -> usize {
+        1
+    }
+}
+
+/// A kernel that is ready to run.
+pub trait Program: Send + Sync {
+    /// Runs all programs of a grid and returns when they are done.
+    ///
+    /// # Safety
+    /// The arguments fit the kernel's parameters, facts included; each grid axis is 1 to `i32::MAX`; what mutable views
+    /// reach is written by nobody else meanwhile.
+    unsafe fn run(&self, args: &[ArgData<'_>], grid: [u32; 3]) -> Result<(), DeviceError>;
+}
+
+/// A device. Clones are the same device.
+#[derive(Clone)]
+pub struct Device {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    target: Box<dyn Target>,
+    programs: RwLock<HashMap<(LaunchKey, bool), Arc<dyn Program>, FxBuildHasher>>,
+    variants: Mutex<Variants>,
+}
+
+impl Device {
+    /// The host's processor, with all its cores, the user's kernel cache, and the compiler that [`crate::compile::find`]
+    /// finds. Nothing is compiled, and no error shows, before a kernel is launched.
+    pub fn cpu() -> Device {
+        Device::cpu_with(CpuOptions::default())
+    }
+
+    /// The host's processor.
+    pub fn cpu_with(options: CpuOptions) -> Device {
+        Device::new(Cpu::new(options))
+    }
+
+    /// The oracle: runs the IR itself, slowly, as its definition says.
+    pub fn oracle() -> Device {
+        Device::oracle_with(OracleOptions::default())
+    }
+
+    /// The oracle, with a choice of checks.
+    pub fn oracle_with(options: OracleOptions) -> Device {
+        Device::new(Oracle::new(options))
+    }
+
+    /// A device of one's own.
+    pub fn new(target: impl Target + 'static) -> Device {
+        let (programs, variants) = (RwLock::default(), Mutex::default());
+        Device { inner: Arc::new(Inner { target: Box::new(target), programs, variants }) }
+    }
+
+    /// For messages: `cpu:x86-64-v3`, `oracle`.
+    pub fn name(&self) -> String {
+        self.inner.target.name()
+    }
+
+    /// The layout in which this device's kernels read packed weights.
+    pub fn layout(&self) -> Layout {
+        self.inner.target.layout()
+    }
+
+    /// A stream of work: launches on it run one after the other.
+    pub fn stream(&self) -> Stream {
+        Stream { device: self.clone() }
+    }
+
+    /// Zeros, where this device's kernels can reach them.
+    pub fn zeros<T: Elem>(&self, shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        Tensor::zeros(shape)
+    }
+
+    /// An output for this device's kernels: see [`Tensor::empty`].
+    pub fn empty<T: Elem>(&self, shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        Tensor::empty(shape)
+    }
+
+    /// Values, where this device's kernels can reach them.
+    pub fn tensor<T: Elem>(&self, shape: impl AsRef<[usize]>, values: &[T]) -> Result<Tensor<T>, TensorError> {
+        Tensor::from_slice(shape, values)
+    }
+
+    /// An empty packed matrix in this device's layout, for a packing kernel to fill.
+    pub fn packed(&self, quant: Quant, k: usize, n: usize) -> Result<PackedTensor, TensorError> {
+        PackedTensor::zeros(quant, self.layout(), k, n)
+    }
+
+    /// Compiles kernels, several at a time, so that launching them later costs nothing more; gives the first error, after
+    /// all are done. Take them from launches: `k(&a, &mut b).dims(..).ir()?`. For news about progress see
+    /// [`CpuOptions::on_progress`].
+    pub fn prepare(&self, kernels: &[Kernel]) -> Result<(), DeviceError> {
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let first_error = Mutex::new(None);
+        std::thread::scope(|s| {
+            for _ in 0..self.inner.target.load_parallelism().min(kernels.len()) {
+                s.spawn(|| {
+                    while let Some(kernel) = kernels.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                        if let Err(e) = self.inner.target.load(kernel, false) {
+                            first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
+                        }
+                    }
+                });
+            }
+        });
+        first_error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// Runs a kernel given as IR; a grid without programs runs nothing. Everything is checked: the kernel, that the
+    /// arguments fit its parameters (and their facts), the grid. To run it often, [`Device::load`] it.
+    pub fn run(&self, kernel: &Kernel, args: &[ArgData<'_>], grid: [u32; 3], checked: bool) -> Result<(), DeviceError> {
+        self.load(kernel, checked)?.run(args, grid)
+    }
+
+    /// Verifies and loads a kernel given as IR.
+    pub fn load(&self, kernel: &Kernel, checked: bool) -> Result<Loaded, DeviceError> {
+        kernel.verify().map_err(|e| DeviceError::Invalid(e.to_string()))?;
+        let types = kernel.body.args.iter().map(|v| kernel.ty(*v).clone()).collect();
+        let program = self.inner.target.load(kernel, checked)?;
+        Ok(Loaded { name: kernel.name.clone(), params: kernel.params.clone(), types, program })
+    }
+
+    fn build(&self, launch: &LaunchDesc<'_>) -> Result<Arc<dyn Program>, LaunchError> {
+        let kernel = launch.build()?;
+        let failed = |e: DeviceError| LaunchError::executor(launch.kernel.name, e);
+        let program = self.inner.target.load(&kernel, launch.checked).map_err(failed)?;
+        let mut programs = self.inner.programs.write().unwrap_or_else(PoisonError::into_inner);
+        if programs.insert((launch.key, launch.checked), program.clone()).is_none() {
+            drop(programs);
+            let mut variants = self.inner.variants.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(warning) = variants.add(launch.kernel, &launch.key) {
+                tracing::warn!("{warning}");
+            }
+        }
+        Ok(program)
+    }
+}
+
+impl Executor for Device {
+    fn launch(&self, launch: &LaunchDesc<'_>) -> Result<(), LaunchError> {
+        let key = (launch.key, launch.checked);
+        let known = self.inner.programs.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let program = match known {
+            Some(program) => program,
+            None => self.build(launch)?,
+        };
+        // SAFETY: the launch has checked arguments and grid; the key stands for the facts of these arguments; Rust's
+        // borrows, which the arguments hold, keep others from the memory.
+        let done = unsafe { program.run(launch.args, launch.grid) };
+        done.map_err(|e| LaunchError::executor(launch.kernel.name, e))
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
+
+/// A queue of work on a device. On the CPU and the oracle each launch has ended when it returns.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    device: Device,
+}
+
+impl Stream {
+    /// Its device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Waits until all work that was launched here is done.
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+impl Executor for Stream {
+    fn launch(&self, launch: &LaunchDesc<'_>) -> Result<(), LaunchError> {
+        self.device.launch(launch)
+    }
+}
+
+/// A kernel that was given as IR, ready to run.
+pub struct Loaded {
+    name: String,
+    params: Vec<String>,
+    types: Vec<Type>,
+    program: Arc<dyn Program>,
+}
+
+impl Loaded {
+    /// Runs a grid of it; see [`Device::run`].
+    pub fn run(&self, args: &[ArgData<'_>], grid: [u32; 3]) -> Result<(), DeviceError> {
+        args::check(&self.name, &self.params, &self.types, args)?;
+        if let Some(n) = grid.iter().find(|n| **n > i32::MAX as u32) {
+            return Err(DeviceError::Grid(format!("expected at most {} programs along an axis, found {n}", i32::MAX)));
+        }
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        // SAFETY: checked above; the arguments borrow their memory.
+        unsafe { self.program.run(args, grid) }
+    }
+}

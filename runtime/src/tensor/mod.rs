@@ -1,0 +1,303 @@
+//! Tensors: typed arrays in memory that kernels read and write.
+//!
+//! - [`Tensor`] owns its elements, in row-major order;
+//! - [`TensorView`] and [`TensorViewMut`] are strided parts of one, without a copy;
+//! - [`PackedTensor`] is a weight matrix whose bytes only kernels understand.
+//!
+//! A tensor has up to four axes. Rust's borrows keep tensors alive, and unchanged, while work uses them: a launch takes
+//! `&Tensor` for a `View` and `&mut Tensor` for a `ViewMut`.
+
+mod arg;
+mod packed;
+mod strided;
+mod view;
+
+pub use packed::PackedTensor;
+pub use view::{TensorView, TensorViewMut};
+
+use crate::memory::{Buffer, OutOfMemory};
+use std::{fmt, io, marker::PhantomData, ops::Range, path::Path, sync::Arc};
+use strided::Strided;
+use tegula_lang::{Elem, launch::MAX_RANK};
+
+/// Why there is no such tensor or view.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// Too many axes.
+    #[error("expected at most {MAX_RANK} axes, found {0}")]
+    Rank(usize),
+    /// The number of elements does not fit the shape.
+    #[error("expected {expected} elements for shape {shape:?}, found {found}")]
+    Length {
+        /// The shape.
+        shape: Vec<usize>,
+        /// Its number of elements.
+        expected: usize,
+        /// Elements there are.
+        found: usize,
+    },
+    /// More elements than memory can have.
+    #[error("shape {0:?} has more elements than fit in memory")]
+    TooLarge(Vec<usize>),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] OutOfMemory),
+    /// A range that leaves the axis, or an axis that is not there.
+    #[error("axis {axis} of shape {shape:?} has no part {range:?}")]
+    Range {
+        /// The axis.
+        axis: usize,
+        /// The range.
+        range: Range<usize>,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// Not an order of the axes.
+    #[error("expected each axis of shape {shape:?} once, found {found:?}")]
+    Axes {
+        /// The shape.
+        shape: Vec<usize>,
+        /// What was given.
+        found: Vec<usize>,
+    },
+    /// A part of a file that is not there, or not aligned to the element type.
+    #[error("bytes {offset}.. of a file of {bytes} bytes hold no aligned tensor of `{elem}` of shape {shape:?}")]
+    Placement {
+        /// First byte.
+        offset: usize,
+        /// Bytes in the file.
+        bytes: usize,
+        /// The element type.
+        elem: &'static str,
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// A mapped file.
+    #[error("a tensor in a mapped file cannot be written")]
+    ReadOnly,
+    /// A packed matrix that its format or layout does not have.
+    #[error("packed `{quant}` matrix of K = {k}, N = {n} in layout `{layout}`: {problem}")]
+    Packed {
+        /// The format.
+        quant: tegula_ir::Quant,
+        /// The layout.
+        layout: &'static str,
+        /// Rows.
+        k: usize,
+        /// Columns.
+        n: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The file cannot be mapped.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// An array of `T` in row-major order, in memory of the host (which is where the CPU and the oracle work).
+pub struct Tensor<T> {
+    buffer: Arc<Buffer>,
+    /// First byte in the buffer.
+    offset: usize,
+    shape: Strided,
+    elements: PhantomData<T>,
+}
+
+/// A file mapped read-only, from which tensors can be taken. Pages are read when they are used.
+#[derive(Clone, Debug)]
+pub struct MappedFile {
+    buffer: Arc<Buffer>,
+}
+
+impl<T: Elem> Tensor<T> {
+    fn allocate(shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        let shape = Strided::row_major(shape.as_ref())?;
+        let bytes = shape.bytes::<T>()?;
+        Ok(Tensor { buffer: Arc::new(Buffer::try_zeroed(bytes)?), offset: 0, shape, elements: PhantomData })
+    }
+
+    /// Zeros.
+    pub fn zeros(shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        Tensor::allocate(shape)
+    }
+
+    /// For outputs: the contents are unspecified. The oracle's sanitizer reports a kernel that reads what was not written.
+    pub fn empty(shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        let t = Tensor::allocate(shape)?;
+        t.buffer.set_written(false);
+        Ok(t)
+    }
+
+    /// As [`Tensor::empty`], but filled with what is easily seen in a result: NaN, −1, the largest unsigned number, true.
+    pub fn poisoned(shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        let t = Tensor::<T>::allocate(shape)?;
+        let byte = if T::ELEM == tegula_ir::Elem::Bool { 1 } else { 0xff };
+        // SAFETY: all of a buffer that nobody else has yet.
+        unsafe { std::ptr::write_bytes(t.buffer.ptr(), byte, t.buffer.bytes()) };
+        t.buffer.set_written(false);
+        Ok(t)
+    }
+
+    /// The elements of `values` in row-major order.
+    pub fn from_slice(shape: impl AsRef<[usize]>, values: &[T]) -> Result<Tensor<T>, TensorError> {
+        let shape = shape.as_ref();
+        let strided = Strided::row_major(shape)?;
+        if strided.len() != values.len() {
+            let shape = shape.to_vec();
+            return Err(TensorError::Length { shape, expected: strided.len(), found: values.len() });
+        }
+        let mut t = Tensor::allocate(shape)?;
+        t.as_mut_slice()?.copy_from_slice(values);
+        Ok(t)
+    }
+
+    /// The element at each index, which `f` is called with in row-major order.
+    pub fn from_fn(shape: impl AsRef<[usize]>, mut f: impl FnMut(&[usize]) -> T) -> Result<Tensor<T>, TensorError> {
+        let mut t = Tensor::allocate(shape)?;
+        let (strided, rank) = (t.shape, t.shape.rank());
+        for (slot, index) in t.as_mut_slice()?.iter_mut().zip(strided.indices()) {
+            *slot = f(&index[..rank]);
+        }
+        Ok(t)
+    }
+
+    /// Extents, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        self.shape.extents()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether it has no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it lies in a mapped file and cannot be written.
+    pub fn is_read_only(&self) -> bool {
+        !self.buffer.writable()
+    }
+
+    /// The same elements under another shape.
+    pub fn reshape(self, shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        let shape = Strided::row_major(shape.as_ref())?;
+        if shape.len() != self.len() {
+            let (expected, shape) = (shape.len(), shape.extents().to_vec());
+            return Err(TensorError::Length { shape, expected, found: self.len() });
+        }
+        Ok(Tensor { shape, ..self })
+    }
+
+    fn start(&self) -> *mut T {
+        // SAFETY: offset and elements lie in the buffer, as was checked when it was made.
+        unsafe { self.buffer.ptr().add(self.offset).cast() }
+    }
+
+    /// The elements in row-major order.
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: `len` initialised elements, aligned, that nobody writes while `self` is borrowed. Every bit pattern is
+        // an element; `bool` is kept to 0 and 1 by all that writes tensors.
+        unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
+    }
+
+    /// The elements in row-major order; an error for a mapped file.
+    pub fn as_mut_slice(&mut self) -> Result<&mut [T], TensorError> {
+        if self.is_read_only() {
+            return Err(TensorError::ReadOnly);
+        }
+        self.buffer.set_written(true);
+        // SAFETY: as above; a writable buffer belongs to one tensor, which is borrowed mutably.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.start(), self.len()) })
+    }
+
+    /// A copy of the elements in row-major order.
+    pub fn to_vec(&self) -> Vec<T> {
+        self.as_slice().to_vec()
+    }
+
+    /// All of it as a view.
+    pub fn view(&self) -> TensorView<'_, T> {
+        // SAFETY: the elements live, and nobody writes them, as long as `self` is borrowed.
+        unsafe { TensorView::over(self.start(), self.shape, &self.buffer) }
+    }
+
+    /// All of it as a view that can be written; an error for a mapped file.
+    pub fn view_mut(&mut self) -> Result<TensorViewMut<'_, T>, TensorError> {
+        if self.is_read_only() {
+            return Err(TensorError::ReadOnly);
+        }
+        // SAFETY: as above, and `self` is borrowed mutably.
+        Ok(unsafe { TensorViewMut::over(self.start(), self.shape, &self.buffer) })
+    }
+
+    /// The part `range` of an axis, as a view.
+    pub fn slice(&self, axis: usize, range: Range<usize>) -> Result<TensorView<'_, T>, TensorError> {
+        self.view().slice(axis, range)
+    }
+
+    /// The axes in reverse order, as a view.
+    pub fn transposed(&self) -> TensorView<'_, T> {
+        self.view().transposed()
+    }
+}
+
+impl<T: Elem> TryFrom<Vec<T>> for Tensor<T> {
+    type Error = TensorError;
+    /// A tensor with one axis.
+    fn try_from(values: Vec<T>) -> Result<Tensor<T>, TensorError> {
+        Tensor::from_slice([values.len()], &values)
+    }
+}
+
+impl<T: Elem> fmt::Debug for Tensor<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor<{}>{:?}", T::ELEM, self.shape())
+    }
+}
+
+impl MappedFile {
+    /// Maps a file. It must not be changed while it is mapped: see [`Buffer::map_file`].
+    pub fn open(path: impl AsRef<Path>) -> io::Result<MappedFile> {
+        Ok(MappedFile { buffer: Arc::new(Buffer::map_file(path.as_ref())?) })
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the whole mapping, which nothing in this process writes.
+        unsafe { std::slice::from_raw_parts(self.buffer.ptr(), self.buffer.bytes()) }
+    }
+
+    /// The tensor of which the first element is at byte `offset`, little-endian as this machine. `bool` cannot be taken
+    /// from a file (take `u8`).
+    pub fn tensor<T: Elem>(&self, offset: usize, shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
+        let strided = Strided::row_major(shape.as_ref())?;
+        let end = offset.checked_add(strided.bytes::<T>()?);
+        let fits = end.is_some_and(|e| e <= self.buffer.bytes()) && offset.is_multiple_of(align_of::<T>());
+        if !fits || T::ELEM == tegula_ir::Elem::Bool {
+            let (elem, shape) = (T::ELEM.name(), shape.as_ref().to_vec());
+            return Err(TensorError::Placement { offset, bytes: self.buffer.bytes(), elem, shape });
+        }
+        Ok(Tensor { buffer: self.buffer.clone(), offset, shape: strided, elements: PhantomData })
+    }
+
+    /// The packed matrix of which the bytes begin at byte `offset`, as they are.
+    pub fn packed(
+        &self,
+        offset: usize,
+        quant: tegula_ir::Quant,
+        layout: tegula_ir::layout::Layout,
+        k: usize,
+        n: usize,
+    ) -> Result<PackedTensor, TensorError> {
+        PackedTensor::in_buffer(self.buffer.clone(), offset, quant, layout, k, n)
+    }
+
+    /// Tells the system that these bytes are not needed for a while; they are read from the file again when they are.
+    pub fn drop_pages(&self, range: Range<usize>) {
+        self.buffer.drop_pages(range.start, range.len())
+    }
+}
