@@ -2,42 +2,40 @@
 
 use crate::context;
 use crate::dim::Dim;
-use crate::elem::Elem;
-use crate::float8::{f8e4m3, f8e5m2};
+use crate::elem::{Elem, Float};
 use crate::packed::QTile;
 use crate::shape::{DotWith, Shape};
 use crate::tile::Tile;
-use half::{bf16, f16};
-use tegula_ir::{Attrs, Key, OpKind, Quant, Type};
+use tegula_ir::{Attrs, Elem as IrElem, Key, OpKind, Quant, Type};
 
 pub use tegula_ir::Precision;
 
-/// An element type that has a `dot`, and the type in which it accumulates.
+/// An element type whose products `dot` adds up in `Acc`: floats in f32, f64 in f64, i8 and u8 in i32.
 #[diagnostic::on_unimplemented(
-    message = "there is no `dot` of `{Self}` tiles",
-    note = "`dot` takes f64, f32, f16, bf16, f8e4m3, f8e5m2 (accumulated in f32, f64 in f64), i8 and u8 (accumulated in i32)"
+    message = "there is no `dot` of `{Self}` tiles that adds up in `{Acc}`",
+    label = "wrong element type for this accumulator",
+    note = "`dot` of f32, f16, bf16, f8e4m3 or f8e5m2 adds up in f32, of f64 in f64, of i8 or u8 in i32"
 )]
-pub trait DotElem: Elem {
-    /// The accumulator's element type.
-    type Acc: Elem;
-}
-macro_rules! accumulators { ($($t:ty => $acc:ty;)*) => {$( impl DotElem for $t { type Acc = $acc; } )*} }
-accumulators! { f64 => f64; f32 => f32; f16 => f32; bf16 => f32; f8e4m3 => f32; f8e5m2 => f32; i8 => i32; u8 => i32; }
+pub trait DotInto<Acc>: Elem {}
+impl<T: Float> DotInto<f32> for T {}
+impl DotInto<f64> for f64 {}
+impl DotInto<i32> for i8 {}
+impl DotInto<i32> for u8 {}
 
 /// `a · b + acc`: (M, K)·(K, N) + (M, N). f32: per output one chain of fused multiply-adds in ascending k. f16, bf16 and
-/// 8-bit floats accumulate in f32, integers in i32 exactly.
+/// 8-bit floats accumulate in f32, f64 in f64, integers in i32 exactly.
 #[track_caller]
-pub fn dot<A: DotElem, S: Shape + DotWith<R>, R: Shape>(
+pub fn dot<A: DotInto<Acc>, Acc: Elem, S: Shape + DotWith<R>, R: Shape>(
     a: Tile<A, S>,
     b: Tile<A, R>,
-    acc: Tile<A::Acc, S::Product>,
-) -> Tile<A::Acc, S::Product> {
-    Tile::new(context::emit(
-        OpKind::Dot,
-        &[a.handle(), b.handle(), acc.handle()],
-        context::ty(acc.handle()),
-        Attrs::new(),
-    ))
+    acc: Tile<Acc, S::Product>,
+) -> Tile<Acc, S::Product> {
+    if A::ELEM == IrElem::F64 && Acc::ELEM != IrElem::F64 {
+        // A generic kernel accumulates in f32, which is too narrow for f64.
+        context::fault("`dot` of `f64` adds up in `f64`, found an accumulator of `f32`");
+        return acc;
+    }
+    Tile::new(context::emit(OpKind::Dot, &[a.handle(), b.handle(), acc.handle()], context::ty(acc.handle()), Attrs::new()))
 }
 
 /// As [`dot`], for f32 with a precision other than exact f32 products.

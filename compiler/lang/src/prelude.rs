@@ -1,7 +1,7 @@
 //! What a kernel author needs: `use tegula::prelude::*`.
 
 pub use crate::dim::{C, Dim, Half, One, Prod, Sum};
-pub use crate::dot::{DotElem, Precision, dot, dot_grouped, dot_with_precision};
+pub use crate::dot::{DotInto, Precision, dot, dot_grouped, dot_with_precision};
 pub use crate::elem::{Bitwise, Elem, Float, Int, Num};
 pub use crate::float8::{f8e4m3, f8e5m2};
 pub use crate::flow::{Carry, range};
@@ -15,3 +15,4 @@ pub use crate::tile::{
 };
 pub use crate::view::{AnyView, MemOrder, View, ViewMut};
 pub use half::{bf16, f16};
+pub use tegula_macros::{Carry, func, kernel};

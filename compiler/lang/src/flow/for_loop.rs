@@ -72,6 +72,10 @@ pub trait Counter: Copy {
     #[doc(hidden)]
     #[track_caller]
     fn one() -> Self;
+    /// The next one.
+    #[doc(hidden)]
+    #[track_caller]
+    fn successor(self) -> Self;
 }
 
 impl<A: Counter> IntoLoop for Span<A> {
@@ -87,6 +91,7 @@ macro_rules! host { ($($t:ty)*) => {$(
         type Loop = BuildTimeFor<std::ops::Range<$t>>;
         fn start(s: Span<Self>) -> Self::Loop { BuildTimeFor(s.lo..s.hi) }
         fn one() -> $t { 1 }
+        fn successor(self) -> $t { self + 1 }
     }
     impl CountsTo<$t> for $t {
         fn lift(self, _: &$t) -> $t { self }
@@ -115,6 +120,7 @@ impl<T: Int> Counter for Scalar<T> {
     fn one() -> Self {
         Tile::new(int_handle(T::ELEM, 1))
     }
+    fn successor(self) -> Self { self + Self::one() }
 }
 
 impl<T: Int> Loop for RunTimeFor<T> {
@@ -176,6 +182,10 @@ impl<T: Int> CountsTo<Scalar<T>> for Scalar<T> {
 pub fn span<A: CountsTo<B>, B: Counter>(lo: A, hi: B) -> Span<B> {
     Span { lo: lo.lift(&hi), hi, step: B::one() }
 }
+
+/// What `lo..=hi` becomes.
+#[track_caller]
+pub fn span_inclusive<A: CountsTo<B>, B: Counter>(lo: A, hi: B) -> Span<B> { span(lo, hi.successor()) }
 
 /// A run-time loop, also for compile-time bounds: `for i in range(0, 100)`.
 #[track_caller]
