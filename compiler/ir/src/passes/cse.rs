@@ -102,7 +102,10 @@ impl Cse<'_> {
 
     fn meaning(&self, op: &Op) -> Meaning {
         let mut operands = op.operands.clone();
-        if operands.len() == 2 && exchanged(op.kind) == Some(op.kind) {
+        if let &[x, _] = op.operands.as_slice()
+            && let Type::Tile(t) = &self.types[x.0 as usize]
+            && exchanged(op.kind, t.elem) == Some(op.kind)
+        {
             operands.sort();
         }
         let results = op.results.iter().map(|v| self.types[v.0 as usize].clone()).collect();

@@ -59,6 +59,9 @@ fn holds(kind: OpKind, order: Option<Ordering>) -> bool {
 }
 
 fn cast(x: Scalar, to: Elem) -> Option<Scalar> {
+    if x.elem == to {
+        return Some(x);
+    }
     let Some(v) = decode(x) else {
         let v = value(x);
         return match to {
@@ -112,12 +115,22 @@ fn integer(kind: OpKind, x: Scalar, y: Scalar) -> Option<Scalar> {
 fn float(kind: OpKind, operands: &[Scalar], to: Elem) -> Option<Scalar> {
     use OpKind::*;
     let v: Vec<f64> = operands.iter().map(|&s| decode(s)).collect::<Option<_>>()?;
+    if let (Neg | Abs, &[x]) = (kind, v.as_slice()) {
+        let sign = 1 << (to.bits() - 1);
+        let bits = if kind == Neg { operands[0].bits ^ sign } else { operands[0].bits & !sign };
+        return (!x.is_nan()).then_some(Scalar::from_bits(to, bits));
+    }
+    // f8e5m2 has infinities, which rounding to it never makes: what they become is left open.
+    if to == Elem::F8E5M2 && v.iter().any(|x| x.is_infinite()) {
+        return None;
+    }
+    if let (Min | Max | MinNan | MaxNan, &[x, y]) = (kind, v.as_slice()) {
+        return extreme(kind, x, y).map(|i| operands[i]);
+    }
     // f64 has more than twice the digits of the other types, so that rounding a sum, product, quotient or root twice
     // equals rounding it once.
     let exact = |v: f64| round(to, v);
     match (kind, v.as_slice()) {
-        (Neg, &[x]) => exact(-x),
-        (Abs, &[x]) => exact(x.abs()),
         (Sqrt, &[x]) => exact(x.sqrt()),
         (Floor, &[x]) => exact(x.floor()),
         (Ceil, &[x]) => exact(x.ceil()),
@@ -127,21 +140,21 @@ fn float(kind: OpKind, operands: &[Scalar], to: Elem) -> Option<Scalar> {
         (Mul, &[x, y]) => exact(x * y),
         (Div, &[x, y]) => exact(x / y),
         (Rem, &[x, y]) => exact(x % y),
-        (Min | Max | MinNan | MaxNan, &[x, y]) => extreme(kind, x, y).and_then(exact),
         (Fma, &[x, y, z]) if to == Elem::F64 => exact(x.mul_add(y, z)),
         (Fma, &[x, y, z]) => exact(fma_to_odd(x, y, z)),
         _ => None,
     }
 }
 
-fn extreme(kind: OpKind, x: f64, y: f64) -> Option<f64> {
+/// Which operand is the smaller or larger.
+fn extreme(kind: OpKind, x: f64, y: f64) -> Option<usize> {
     if x.is_nan() || y.is_nan() {
-        let ignores = matches!(kind, OpKind::Min | OpKind::Max);
-        return ignores.then_some(if x.is_nan() { y } else { x });
+        let ignores = matches!(kind, OpKind::Min | OpKind::Max) && !(x.is_nan() && y.is_nan());
+        return ignores.then_some(x.is_nan() as usize);
     }
     if x == y {
-        return (x.to_bits() == y.to_bits()).then_some(x);
+        return (x.to_bits() == y.to_bits()).then_some(0);
     }
     let smaller = matches!(kind, OpKind::Min | OpKind::MinNan);
-    Some(if (x < y) == smaller { x } else { y })
+    Some(((x < y) != smaller) as usize)
 }

@@ -2,7 +2,7 @@
 //! integer rule may remove a division that checked launches report.
 
 use crate::{
-    elem::Elem,
+    elem::{Class, Elem},
     kernel::{Op, Value},
     ops::OpKind::{self, *},
     passes::{
@@ -37,8 +37,11 @@ pub(super) fn unary(cx: &mut Rewriter, op: &Op) -> Option<Value> {
     if !matches!(op.kind, Neg | Not | Abs) {
         return None;
     }
-    let inner = cx.def(x)?;
     let ty = cx.tile(op.result())?.clone();
+    if op.kind == Abs && ty.elem.class() == Class::Unsigned {
+        return Some(x);
+    }
+    let inner = cx.def(x)?;
     match (op.kind, inner.kind) {
         (Neg, Neg) | (Not, Not) => Some(inner.operands[0]),
         (Abs, Abs) => Some(x),
@@ -65,10 +68,12 @@ fn opposite(compare: OpKind, e: Elem) -> Option<OpKind> {
     })
 }
 
-/// The op that gives the same result with its operands exchanged.
-pub(in crate::passes) fn exchanged(kind: OpKind) -> Option<OpKind> {
+/// The op that gives the same result with its operands exchanged. The extremes of floats may tell +0 from −0 by their
+/// place.
+pub(in crate::passes) fn exchanged(kind: OpKind, e: Elem) -> Option<OpKind> {
     Some(match kind {
-        Add | Mul | Min | Max | MinNan | MaxNan | And | Or | Xor | Umulhi | Eq | Ne => kind,
+        Min | Max | MinNan | MaxNan if e.is_float() => return None,
+        Add | Mul | Min | Max | And | Or | Xor | Umulhi | Eq | Ne => kind,
         Lt => Gt,
         Gt => Lt,
         Le => Ge,
@@ -85,7 +90,7 @@ pub(super) fn binary(cx: &mut Rewriter, op: &Op) -> Option<Value> {
     // Constants stand to the right.
     if cx.as_const(x).is_some()
         && cx.as_const(y).is_none()
-        && let Some(kind) = exchanged(op.kind)
+        && let Some(kind) = exchanged(op.kind, cx.tile(x)?.elem)
     {
         let ty = cx.tile(op.result())?.clone();
         return Some(cx.emit(kind, &[y, x], ty, op.attrs.clone(), &op.loc));

@@ -14,8 +14,7 @@ pub(super) fn cast(cx: &mut Rewriter, op: &Op) -> Option<Value> {
     let ty = cx.tile(op.result())?.clone();
     let x = op.operands[0];
     let from = cx.tile(x)?.elem;
-    // A cast to f8e5m2 turns infinities into the largest number, even from itself.
-    if from == ty.elem && from != Elem::F8E5M2 {
+    if from == ty.elem {
         return Some(x);
     }
     if let Some(inner) = cx.def_of(x, OpKind::Cast) {
@@ -32,6 +31,10 @@ pub(super) fn cast(cx: &mut Rewriter, op: &Op) -> Option<Value> {
 
 /// Whether casting from `a` through `b` to `c` is the same as casting from `a` to `c`.
 fn merges(a: Elem, b: Elem, c: Elem) -> bool {
+    // On the way back into f8e5m2 an infinity becomes the largest number.
+    if a == Elem::F8E5M2 && c == a {
+        return false;
+    }
     let whole = |e: Elem| !e.is_float();
     if c == Elem::Bool || a == Elem::Bool {
         // 0 and 1 are in every type, and what `b` holds exactly is zero just where `a` is.
@@ -48,7 +51,7 @@ fn merges(a: Elem, b: Elem, c: Elem) -> bool {
 
 /// Whether every value of `a` is a value of `b`, so that a cast from `a` to `b` is exact.
 fn holds(a: Elem, b: Elem) -> bool {
-    if a == Elem::Bool || (a == b && a != Elem::F8E5M2) {
+    if a == Elem::Bool || a == b {
         return true;
     }
     match (a.is_float(), b.is_float()) {
