@@ -14,6 +14,15 @@ pub enum Error {
     /// A model that could not be fetched.
     #[error(transparent)]
     Pull(#[from] crate::pull::PullError),
+    /// Memory for a tensor could not be had.
+    #[error(transparent)]
+    Tensor(#[from] tegula::TensorError),
+    /// A kernel was refused, or failed.
+    #[error(transparent)]
+    Launch(#[from] tegula::LaunchError),
+    /// Weights could not be packed.
+    #[error(transparent)]
+    Pack(#[from] tegula_kernels::pack::PackError),
     /// Arguments that are well-formed and still make no sense.
     #[error("{0}")]
     Usage(String),

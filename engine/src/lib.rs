@@ -9,6 +9,10 @@ mod error;
 pub mod gguf;
 pub mod progress;
 pub mod pull;
+pub mod eval;
+pub mod model;
+pub mod sampling;
+pub mod session;
 pub mod tokenizer;
 
 pub use error::Error;

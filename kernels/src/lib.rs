@@ -1,1 +1,25 @@
-//! tegula-kernels
+//! Tegula's kernel library: every tensor operation of the engine, written in the language.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`embed`] | rows of an embedding table, quantised or not |
+//! | [`norm`] | RMS norm |
+//! | [`quantise`] | activations to 8-bit groups |
+//! | [`linear`] | products with packed weights |
+//! | [`rope`] | rotary position embedding, and keys and values into the cache |
+//! | [`attention`] | attention over the paged KV cache |
+//! | [`activation`] | SwiGLU |
+//! | [`sample`] | argmax, and sampling with temperature, top-k, top-p, min-p |
+//! | [`pack`] | GGUF weights into a target's layout |
+//!
+//! Shapes in the docs are written `[rows, columns]`; a *token* is a row of a ragged batch.
+
+pub mod activation;
+pub mod attention;
+pub mod embed;
+pub mod linear;
+pub mod norm;
+pub mod pack;
+pub mod quantise;
+pub mod rope;
+pub mod sample;

@@ -1,7 +1,11 @@
 //! The `tegula` command: one file per subcommand, each with its arguments and a `run` that writes to a given output.
 
+mod bench;
+mod eval;
 mod inspect;
+mod model;
 mod pull;
+mod run;
 mod table;
 mod tokenize;
 
@@ -21,7 +25,7 @@ use crate::Error;
     after_help = "MODEL is a known name (`tegula pull --list` shows them), the path of a GGUF file, or \
                   `hf:OWNER/NAME/FILE.gguf` for a file on the Hugging Face Hub. Models are kept in \
                   ~/.cache/tegula/models; set TEGULA_HOME to keep them elsewhere.\n\n\
-                  Start with:  tegula pull smollm2"
+                  Start with:  tegula run smollm2"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -30,7 +34,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::Args),
     Pull(pull::Args),
+    Bench(bench::Args),
+    Eval(eval::Args),
     Inspect(inspect::Args),
     Tokenize(tokenize::Args),
 }
@@ -38,7 +45,10 @@ enum Command {
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<(), Error> {
         match self {
+            Command::Run(args) => run::run(args, out),
             Command::Pull(args) => pull::run(args, out),
+            Command::Bench(args) => bench::run(args, out),
+            Command::Eval(args) => eval::run(args, out),
             Command::Inspect(args) => inspect::run(args, out),
             Command::Tokenize(args) => tokenize::run(args, out),
         }

@@ -8,11 +8,13 @@ pub mod arch;
 pub mod batch;
 pub mod config;
 pub mod decoder;
+pub mod input;
 pub mod kv;
 pub mod weights;
 
 pub use batch::{Batch, Chunk};
 pub use config::Config;
-pub use decoder::{Activations, Decoder};
+pub use decoder::Decoder;
+pub use input::Activations;
 pub use kv::{BlockTable, KvCache};
 pub use weights::Weights;

@@ -1,0 +1,52 @@
+//! Loading a model for a subcommand: the options that all of them share.
+
+use crate::Error;
+use crate::chat::ChatTemplate;
+use crate::gguf::Gguf;
+use crate::model::{Activations, Decoder};
+use crate::pull;
+use crate::tokenizer::Tokenizer;
+use tegula::{Device, device::CpuOptions};
+
+/// Options of every subcommand that runs a model.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Load {
+    /// A GGUF file or a model name (downloaded if it is not here)
+    #[arg(value_name = "MODEL")]
+    pub model: String,
+    /// Threads to compute with [default: one for each core]
+    #[arg(short, long)]
+    pub threads: Option<usize>,
+    /// What activations are multiplied in: 8-bit groups (fast), or f32 (close to the exact model, slow)
+    #[arg(long, value_enum, default_value_t = Activations::Q8)]
+    pub activations: Activations,
+}
+
+/// A model ready to run.
+pub(super) struct Loaded {
+    pub decoder: Decoder,
+    pub tokenizer: Tokenizer,
+    pub template: Option<ChatTemplate>,
+}
+
+impl Load {
+    /// Fetches, opens, checks, packs.
+    pub fn load(&self) -> Result<Loaded, Error> {
+        self.load_with(self.threads)
+    }
+
+    /// The same with another number of threads.
+    pub fn load_with(&self, threads: Option<usize>) -> Result<Loaded, Error> {
+        let file = Gguf::open(pull::fetch(&self.model)?)?;
+        let tokenizer = Tokenizer::from_gguf(&file)?;
+        let template = match file.get::<&str>("tokenizer.chat_template")?.is_some() {
+            true => Some(ChatTemplate::from_gguf(&file, &tokenizer)?),
+            false => None,
+        };
+        let mut options = CpuOptions::default();
+        options.pool.threads = threads.unwrap_or(options.pool.threads);
+        let device = Device::cpu_with(options);
+        let decoder = Decoder::load(&file, &device, self.activations)?;
+        Ok(Loaded { decoder, tokenizer, template })
+    }
+}

@@ -1,0 +1,50 @@
+//! Perplexity, by llama.cpp's method: windows that do not overlap, the second half of each scored.
+
+use crate::Error;
+use crate::model::{Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK};
+
+/// Mean negative log-likelihood (nats a token) of each window of `window` tokens: positions `window/2 .. window−1` predict
+/// the token after them. With `bos`, a window's first token is replaced by it. `each` is called after each window.
+pub fn perplexity(
+    decoder: &mut Decoder,
+    tokens: &[u32],
+    bos: Option<u32>,
+    windows: usize,
+    window: usize,
+    mut each: impl FnMut(f64),
+) -> Result<Vec<f64>, Error> {
+    if tokens.len() < windows * window {
+        let most = tokens.len() / window;
+        return Err(Error::Usage(format!("the text has {} tokens: enough for {most} windows of {window}, not {windows}", tokens.len())));
+    }
+    let mut kv = KvCache::new(decoder.device(), decoder.config(), window)?;
+    let mut blocks = BlockTable::default();
+    kv.grow(&mut blocks, window)?;
+    let vocab = decoder.config().vocab;
+    let mut out = vec![];
+    for tokens in tokens.chunks_exact(window).take(windows) {
+        let mut tokens = tokens.to_vec();
+        if let Some(bos) = bos {
+            tokens[0] = bos;
+        }
+        let half = window / 2;
+        let mut total = 0.0;
+        let chunk = |from: usize, to: usize, logits| Chunk { tokens: &tokens[from..to], position: from, blocks: &blocks.0, logits };
+        decoder.forward(&mut kv, &Batch::new(&[chunk(0, half, Logits::None)], BLOCK))?;
+        decoder.forward(&mut kv, &Batch::new(&[chunk(half, window - 1, Logits::All)], BLOCK))?;
+        let logits = decoder.logits()?;
+        for (i, row) in logits.chunks_exact(vocab).enumerate() {
+            total += nll(row, tokens[half + i + 1] as usize);
+        }
+        let mean = total / (window - 1 - half) as f64;
+        each(mean);
+        out.push(mean);
+    }
+    Ok(out)
+}
+
+/// `−ln softmax(row)[token]`, in f64.
+pub fn nll(row: &[f32], token: usize) -> f64 {
+    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max) as f64;
+    max + row.iter().map(|&x| (x as f64 - max).exp()).sum::<f64>().ln() - row[token] as f64
+}

@@ -1,0 +1,186 @@
+//! The forward pass of a decoder, for every architecture, always on a ragged batch.
+//!
+//! Per layer: norm, merged QKV product, rotary embedding with keys and values into the cache, attention, output product
+//! onto the residual; norm, merged gate and up product, SwiGLU, down product onto the residual. Inputs of products are
+//! quantised by the kernel that makes them.
+
+use super::{Activations, Batch, Config, KvCache, Weights, arch, input::Input, kv::BLOCK};
+use crate::Error;
+use crate::gguf::Gguf;
+use crate::sampling::SamplingParams;
+use tegula::{Device, Stream, Tensor};
+use tegula_kernels::{
+    attention::{Order, attention},
+    embed::embed,
+    norm::rms_norm_rows,
+    rope::{Heads, rope_and_cache},
+    sample::sample,
+};
+
+/// The order of attention's operations: part of what fixes a model's bits.
+const ORDER: Order = Order { blocks_per_cut: 4 };
+/// Tokens of a prompt that share an attention program.
+const PROMPT_TOKENS: usize = 16;
+
+/// A model on a device.
+pub struct Decoder {
+    config: Config,
+    stream: Stream,
+    activations: Activations,
+    weights: Weights,
+    /// [context, d/2] each.
+    rope: (Tensor<f32>, Tensor<f32>),
+    work: Work,
+}
+
+/// Memory of a step, for up to `rows` tokens.
+struct Work {
+    rows: usize,
+    x: Tensor<f32>,
+    /// Inputs of products, wide enough for each.
+    input: Input,
+    qkv: Tensor<f32>,
+    q: Tensor<f32>,
+    attended: Tensor<f32>,
+    gate_up: Tensor<f32>,
+    /// Logits of the last step.
+    logits: Tensor<f32>,
+    logit_rows: usize,
+}
+
+impl Decoder {
+    /// Loads the model of a file onto a device.
+    pub fn load(file: &Gguf, device: &Device, activations: Activations) -> Result<Decoder, Error> {
+        let config = (arch::of(file)?.config)(file)?;
+        let stream = device.stream();
+        let weights = Weights::load(file, &config, &stream)?;
+        let rope = rope_tables(device, &config)?;
+        let work = Work::new(device, &config, activations, 1)?;
+        Ok(Decoder { config, stream, activations, weights, rope, work })
+    }
+
+    /// The model's dimensions.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> &Device {
+        self.stream.device()
+    }
+
+    /// Computes a batch: keys and values go to the cache, logits of the rows the batch names stay here for
+    /// [`Decoder::sample`] and [`Decoder::logits`].
+    pub fn forward(&mut self, kv: &mut KvCache, batch: &Batch) -> Result<(), Error> {
+        let rows = batch.tokens.len();
+        let device = self.stream.device().clone();
+        if rows > self.work.rows {
+            // Grown in powers of two: a longer prompt later is likely to fit.
+            self.work = Work::new(&device, &self.config, self.activations, rows.next_power_of_two())?;
+        }
+        let Decoder { config, stream, weights, rope, work, .. } = self;
+        let (c, stream) = (&*config, &*stream);
+        let positions = device.tensor([rows], &batch.positions)?;
+        let slots = device.tensor([rows], &batch.slots)?;
+        let tables = device.tensor([batch.tables.len() / batch.width, batch.width], &batch.tables)?;
+        let attention_rows = if batch.chunks.iter().all(|c| c[1] == 1) { 1 } else { PROMPT_TOKENS };
+        let items = batch.work(attention_rows);
+        let items = device.tensor([items.len(), 4], items.as_flattened())?;
+        let tokens = device.tensor([rows], &batch.tokens)?;
+        let scale = 1.0 / (c.head_dim as f32).sqrt();
+
+        embed::launch(&weights.embedding, &tokens, &mut work.x).dims(c.hidden).grid(rows).run(stream)?;
+        for (layer, (keys, values)) in weights.layers.iter().zip(&mut kv.layers) {
+            work.input.norm(&work.x, &layer.attention_norm, rows, c, stream)?;
+            work.input.project(&layer.qkv, rows, &mut work.qkv, false, stream)?;
+            rope_and_cache::launch(&work.qkv, &rope.0, &rope.1, &positions, &slots, &mut work.q, &mut *keys, &mut *values)
+                .dims(c.head_dim / 2)
+                .cfg(Heads { q: c.heads, kv: c.kv_heads, pairs: c.rope_pairs })
+                .grid([rows, c.heads + 2 * c.kv_heads])
+                .run(stream)?;
+            attention::launch(&work.q, &*keys, &*values, &tables, &items, &mut work.attended, scale)
+                .dims(attention_rows, c.group(), c.head_dim, BLOCK)
+                .cfg(ORDER)
+                .grid([c.kv_heads, items.shape()[0]])
+                .run(stream)?;
+            work.input.plain(&work.attended, rows, c.q_width(), stream)?;
+            work.input.project(&layer.output, rows, &mut work.x, true, stream)?;
+
+            work.input.norm(&work.x, &layer.ffn_norm, rows, c, stream)?;
+            work.input.project(&layer.gate_up, rows, &mut work.gate_up, false, stream)?;
+            work.input.swiglu(&work.gate_up, rows, c.ffn, stream)?;
+            work.input.project(&layer.down, rows, &mut work.x, true, stream)?;
+        }
+        self.head(batch)
+    }
+
+    /// Logits of the rows that the batch names.
+    fn head(&mut self, batch: &Batch) -> Result<(), Error> {
+        let Decoder { config: c, stream, weights, work, .. } = self;
+        let rows = batch.logit_rows.len();
+        work.logit_rows = rows;
+        if rows == 0 {
+            return Ok(());
+        }
+        let device = stream.device();
+        if work.logits.shape()[0] < rows {
+            work.logits = device.zeros([rows, c.vocab])?;
+        }
+        let chosen = device.tensor([rows], &batch.logit_rows)?;
+        let mut normed = device.empty([rows, c.hidden])?;
+        rms_norm_rows::launch(&work.x, &weights.norm, &chosen, &mut normed, c.norm_eps).dims(c.hidden).grid(rows).run(stream)?;
+        work.input.plain(&normed, rows, c.hidden, stream)?;
+        match &weights.head {
+            Some(head) => work.input.project(head, rows, &mut work.logits, false, stream),
+            None => work.input.product(&weights.embedding, rows, work.logits.view_mut()?, false, stream),
+        }
+    }
+
+    /// Logits of the last step, row after row.
+    pub fn logits(&self) -> Result<Vec<f32>, Error> {
+        Ok(self.work.logits.slice(0, 0..self.work.logit_rows)?.to_vec())
+    }
+
+    /// One token for each row of logits of the last step, by its parameters and the position the token is for.
+    pub fn sample(&self, rows: &[(&SamplingParams, u32)]) -> Result<Vec<u32>, Error> {
+        if rows.len() != self.work.logit_rows {
+            return Err(Error::Usage(format!("parameters for {} rows of {} rows of logits", rows.len(), self.work.logit_rows)));
+        }
+        const VOCAB_TILE: usize = 2048;
+        let (device, n) = (self.stream.device(), rows.len());
+        let params: Vec<f32> = rows.iter().flat_map(|(p, _)| [p.temperature, p.top_p, p.min_p]).collect();
+        let top_k: Vec<i32> = rows.iter().map(|(p, _)| p.top_k.min(i32::MAX as u32) as i32).collect();
+        let seeds: Vec<u64> = rows.iter().map(|(p, _)| p.seed).collect();
+        let positions: Vec<i32> = rows.iter().map(|r| r.1 as i32).collect();
+        let (params, top_k) = (device.tensor([n, 3], &params)?, device.tensor([n], &top_k)?);
+        let (seeds, positions) = (device.tensor([n], &seeds)?, device.tensor([n], &positions)?);
+        let mut tokens = device.zeros::<i32>([n])?;
+        sample::launch(&self.work.logits, &params, &top_k, &seeds, &positions, &mut tokens).dims(VOCAB_TILE).grid(n).run(&self.stream)?;
+        Ok(tokens.as_slice().iter().map(|&t| t as u32).collect())
+    }
+}
+
+impl Work {
+    fn new(device: &Device, c: &Config, activations: Activations, rows: usize) -> Result<Work, Error> {
+        Ok(Work {
+            rows,
+            x: device.zeros([rows, c.hidden])?,
+            input: Input::new(device, activations, rows, c.hidden.max(c.ffn).max(c.q_width()))?,
+            qkv: device.zeros([rows, c.q_width() + 2 * c.kv_width()])?,
+            q: device.zeros([rows, c.q_width()])?,
+            attended: device.zeros([rows, c.q_width()])?,
+            gate_up: device.zeros([rows, 2 * c.ffn])?,
+            logits: device.zeros([1, c.vocab])?,
+            logit_rows: 0,
+        })
+    }
+}
+
+fn rope_tables(device: &Device, c: &Config) -> Result<(Tensor<f32>, Tensor<f32>), Error> {
+    let half = c.head_dim / 2;
+    let angles: Vec<f64> = (0..c.context)
+        .flat_map(|p| (0..half).map(move |i| p as f64 * c.rope_base.powf(-2.0 * i as f64 / c.head_dim as f64)))
+        .collect();
+    let table = |f: fn(f64) -> f64| device.tensor([c.context, half], &angles.iter().map(|&a| f(a) as f32).collect::<Vec<_>>());
+    Ok((table(f64::cos)?, table(f64::sin)?))
+}

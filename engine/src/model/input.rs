@@ -1,0 +1,135 @@
+//! The inputs of products: who makes them, in which form, and the products themselves.
+
+use super::{Config, weights::Projection};
+use crate::Error;
+use tegula::{Device, PackedTensor, Stream, Tensor, TensorViewMut};
+use tegula_kernels::{
+    activation::{swiglu, swiglu_quantise},
+    linear::{Epilogue, linear, linear_quantised},
+    norm::{rms_norm, rms_norm_quantise},
+    quantise::quantise,
+};
+
+/// What activations are multiplied in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Activations {
+    /// 8-bit groups of 32: fast.
+    Q8,
+    /// f32, with weights dequantised on the way: close to the exact model, slow.
+    F32,
+}
+
+/// Columns of a product that one program computes.
+const COLUMNS: usize = 64;
+/// Longest stretch of K in one tile.
+const LONGEST_K: usize = 4096;
+
+/// The input of the next product, for up to so many rows. Quantised for [`Activations::Q8`], plain for [`Activations::F32`]
+/// and for float weights.
+pub struct Input {
+    activations: Activations,
+    width: usize,
+    codes: Tensor<i8>,
+    scales: Tensor<f32>,
+    sums: Tensor<i32>,
+    plain: Tensor<f32>,
+}
+
+impl Input {
+    /// Memory for `rows` rows of up to `width` elements.
+    pub fn new(device: &Device, activations: Activations, rows: usize, width: usize) -> Result<Input, Error> {
+        Ok(Input {
+            activations,
+            width,
+            codes: device.zeros([rows, width])?,
+            scales: device.zeros([rows, width / 32])?,
+            sums: device.zeros([rows, width / 32])?,
+            plain: device.zeros([rows, width])?,
+        })
+    }
+
+    /// The RMS norm of the first `rows` rows of `x`.
+    pub fn norm(&mut self, x: &Tensor<f32>, weight: &Tensor<f32>, rows: usize, c: &Config, stream: &Stream) -> Result<(), Error> {
+        match self.activations {
+            Activations::Q8 => {
+                rms_norm_quantise::launch(x, weight, &mut self.codes, &mut self.scales, &mut self.sums, c.norm_eps)
+                    .dims(c.hidden / 32)
+                    .grid(rows)
+                    .run(stream)?
+            }
+            Activations::F32 => {
+                rms_norm::launch(x, weight, &mut self.plain, c.norm_eps).dims(c.hidden).grid(rows).run(stream)?
+            }
+        }
+        Ok(())
+    }
+
+    /// The first `rows` rows of `x`, `k` wide, as they are.
+    pub fn plain(&mut self, x: &Tensor<f32>, rows: usize, k: usize, stream: &Stream) -> Result<(), Error> {
+        match self.activations {
+            Activations::Q8 => {
+                quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums).dims(k / 32).grid(rows).run(stream)?
+            }
+            Activations::F32 => {
+                let from = x.slice(0, 0..rows)?.to_vec();
+                for (to, from) in self.plain.as_mut_slice()?.chunks_exact_mut(self.width).zip(from.chunks_exact(k)) {
+                    to[..k].copy_from_slice(from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// SwiGLU of the first `rows` rows of `x` (gate and up side by side, `n` each).
+    pub fn swiglu(&mut self, x: &Tensor<f32>, rows: usize, n: usize, stream: &Stream) -> Result<(), Error> {
+        match self.activations {
+            Activations::Q8 => swiglu_quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums)
+                .dims(n / 32)
+                .grid(rows)
+                .run(stream)?,
+            Activations::F32 => swiglu::launch(x, &mut self.plain).dims(n).grid(rows).run(stream)?,
+        }
+        Ok(())
+    }
+
+    /// `y` = the input times all of a projection's matrices, or that added to `y`.
+    pub fn project(&self, p: &Projection, rows: usize, y: &mut Tensor<f32>, residual: bool, stream: &Stream) -> Result<(), Error> {
+        for (w, column) in &p.parts {
+            let columns = y.view_mut()?.slice(1, *column..*column + w.n())?;
+            self.product(w, rows, columns, residual, stream)?;
+        }
+        Ok(())
+    }
+
+    /// `y` = the input times one matrix, or that added to `y`.
+    pub fn product(&self, w: &PackedTensor, rows: usize, y: TensorViewMut<'_, f32>, residual: bool, stream: &Stream) -> Result<(), Error> {
+        let y = y.slice(0, 0..rows)?;
+        let (k, epilogue) = (w.k(), Epilogue { residual });
+        let bk = tile_of_k(k, w.quant().block().max(32));
+        let grid = |bm: usize| [w.n().div_ceil(COLUMNS), rows.div_ceil(bm)];
+        match self.activations {
+            Activations::Q8 => {
+                let bm = rows.next_power_of_two().min(64);
+                let codes = self.codes.slice(0, 0..rows)?.slice(1, 0..k)?;
+                let scales = self.scales.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
+                let sums = self.sums.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
+                linear_quantised::launch(codes, scales, sums, w, y)
+                    .dims(bm, COLUMNS, bk, bk / 32)
+                    .cfg(epilogue)
+                    .grid(grid(bm))
+                    .run(stream)?
+            }
+            Activations::F32 => {
+                let bm = rows.next_power_of_two().min(32);
+                let x = self.plain.slice(0, 0..rows)?.slice(1, 0..k)?;
+                linear::launch(x, w, y).dims(bm, COLUMNS, bk.min(256)).cfg(epilogue).grid(grid(bm)).run(stream)?
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The longest tile of K: all of it, or its largest divisor of a length that fits, in whole blocks.
+fn tile_of_k(k: usize, block: usize) -> usize {
+    (1..=LONGEST_K / block).rev().map(|n| n * block).find(|bk| k % bk == 0).unwrap_or(block)
+}

@@ -1,0 +1,143 @@
+//! A decoder's weights: checked, packed for the device, merged where products share their input.
+
+use super::Config;
+use crate::Error;
+use crate::gguf::{GgmlType, Gguf, GgufError, Problem, TensorInfo};
+use crate::progress;
+use indicatif::ProgressBar;
+use tegula::ir::Quant;
+use tegula::{PackedTensor, Stream, Tensor};
+use tegula_kernels::pack::pack;
+
+/// All weights of a decoder.
+pub struct Weights {
+    /// Token embedding, `hidden` × `vocab`.
+    pub embedding: PackedTensor,
+    /// The layers.
+    pub layers: Vec<Layer>,
+    /// Weight of the last norm, [1, hidden].
+    pub norm: Tensor<f32>,
+    /// The head, `hidden` × `vocab`; `None` if the embedding serves.
+    pub head: Option<Projection>,
+}
+
+/// One decoder layer.
+pub struct Layer {
+    /// Weight of the norm before attention, [1, hidden].
+    pub attention_norm: Tensor<f32>,
+    /// Queries, keys and values.
+    pub qkv: Projection,
+    /// Attention's output.
+    pub output: Projection,
+    /// Weight of the norm before the feed-forward network, [1, hidden].
+    pub ffn_norm: Tensor<f32>,
+    /// The gate, and the factor it is multiplied with.
+    pub gate_up: Projection,
+    /// Back to the residual stream.
+    pub down: Projection,
+}
+
+/// Products with one input whose outputs lie side by side. Neighbours of one format are merged into one matrix.
+pub struct Projection {
+    /// Matrices and the columns their outputs begin at.
+    pub parts: Vec<(PackedTensor, usize)>,
+    /// Length of the contracted axis.
+    pub k: usize,
+    /// Outputs of all parts.
+    pub n: usize,
+}
+
+impl Projection {
+    /// A projection of one matrix.
+    pub fn single(w: PackedTensor) -> Projection {
+        Projection { k: w.k(), n: w.n(), parts: vec![(w, 0)] }
+    }
+}
+
+impl Weights {
+    /// Loads and packs all weights of `file`, tensor by tensor; pages of the file are dropped as they are done with.
+    pub fn load(file: &Gguf, config: &Config, stream: &Stream) -> Result<Weights, Error> {
+        let loader = Loader { file, stream, bar: progress::bytes(file.file_bytes(), "packing weights") };
+        let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
+        let layers = (0..config.layers)
+            .map(|i| {
+                let name = |part: &str| format!("blk.{i}.{part}.weight");
+                Ok(Layer {
+                    attention_norm: loader.vector(&name("attn_norm"), h)?,
+                    qkv: loader.merged(&[(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)], h)?,
+                    output: loader.merged(&[(name("attn_output"), h)], q)?,
+                    ffn_norm: loader.vector(&name("ffn_norm"), h)?,
+                    gate_up: loader.merged(&[(name("ffn_gate"), f), (name("ffn_up"), f)], h)?,
+                    down: loader.merged(&[(name("ffn_down"), h)], f)?,
+                })
+            })
+            .collect::<Result<_, Error>>()?;
+        let weights = Weights {
+            embedding: loader.matrix("token_embd.weight", h, config.vocab)?,
+            layers,
+            norm: loader.vector("output_norm.weight", h)?,
+            head: match file.find("output.weight") {
+                Some(_) => Some(loader.merged(&[("output.weight".into(), config.vocab)], h)?),
+                None => None,
+            },
+        };
+        loader.bar.finish_and_clear();
+        Ok(weights)
+    }
+}
+
+struct Loader<'f> {
+    file: &'f Gguf,
+    stream: &'f Stream,
+    bar: ProgressBar,
+}
+
+impl Loader<'_> {
+    /// A tensor that must have `n` rows of `k` elements, and its format.
+    fn find(&self, name: &str, k: usize, n: usize) -> Result<(&TensorInfo, Quant), GgufError> {
+        let info = self.file.tensor(name, &[k as u64, n as u64])?;
+        let quant = quant_of(info.ty).ok_or_else(|| self.file.tensor_error(name, Problem::Unsupported { ty: info.ty }))?;
+        Ok((info, quant))
+    }
+
+    fn done(&self, info: &TensorInfo) {
+        self.file.release(info);
+        self.bar.inc(info.bytes());
+    }
+
+    fn matrix(&self, name: &str, k: usize, n: usize) -> Result<PackedTensor, Error> {
+        let (info, quant) = self.find(name, k, n)?;
+        let packed = pack(self.stream, quant, self.file.data(info), k, n)?;
+        self.done(info);
+        Ok(packed)
+    }
+
+    /// A vector as [1, n] f32.
+    fn vector(&self, name: &str, n: usize) -> Result<Tensor<f32>, Error> {
+        let info = self.file.tensor(name, &[n as u64])?;
+        let values = self.file.dequantize(info)?;
+        self.done(info);
+        Ok(self.stream.device().tensor([1, n], &values)?)
+    }
+
+    /// Several matrices of one input. Runs of one format become one matrix.
+    fn merged(&self, tensors: &[(String, usize)], k: usize) -> Result<Projection, Error> {
+        let found = tensors.iter().map(|(name, n)| self.find(name, k, *n).map(|(i, q)| (i, q, *n))).collect::<Result<Vec<_>, _>>()?;
+        let mut parts = vec![];
+        let mut column = 0;
+        for run in found.chunk_by(|a, b| a.1 == b.1) {
+            // Rows of a GGUF tensor lie one after the other: merging outputs is appending bytes.
+            let bytes: Vec<u8> = run.iter().flat_map(|(info, ..)| self.file.data(info)).copied().collect();
+            let n = run.iter().map(|r| r.2).sum::<usize>();
+            parts.push((pack(self.stream, run[0].1, &bytes, k, n)?, column));
+            column += n;
+            run.iter().for_each(|(info, ..)| self.done(info));
+        }
+        Ok(Projection { parts, k, n: column })
+    }
+}
+
+/// The packed format of a GGUF type, if kernels can multiply with it.
+fn quant_of(ty: GgmlType) -> Option<Quant> {
+    Quant::from_name(&ty.name().to_ascii_lowercase())
+}

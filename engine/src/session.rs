@@ -1,0 +1,69 @@
+//! One conversation on a model: a sequence whose tokens are computed as they come.
+
+use crate::Error;
+use crate::model::{Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK};
+use crate::sampling::SamplingParams;
+
+/// Most tokens of a prompt that are computed in one step.
+pub const CHUNK: usize = 512;
+
+/// A sequence on a decoder.
+pub struct Session<'m> {
+    decoder: &'m mut Decoder,
+    kv: KvCache,
+    blocks: BlockTable,
+    /// Tokens that are in the cache.
+    computed: usize,
+    /// Most tokens of a prompt in one step.
+    pub chunk: usize,
+}
+
+impl<'m> Session<'m> {
+    /// An empty sequence of at most `tokens` tokens.
+    pub fn new(decoder: &'m mut Decoder, tokens: usize) -> Result<Session<'m>, Error> {
+        let kv = KvCache::new(decoder.device(), decoder.config(), tokens)?;
+        Ok(Session { decoder, kv, blocks: BlockTable::default(), computed: 0, chunk: CHUNK })
+    }
+
+    /// Tokens computed so far.
+    pub fn len(&self) -> usize {
+        self.computed
+    }
+
+    /// Whether nothing was computed yet.
+    pub fn is_empty(&self) -> bool {
+        self.computed == 0
+    }
+
+    /// Computes `tokens`, in chunks, and leaves the logits of the last with the decoder. `each` is told how many tokens
+    /// each step computed.
+    pub fn feed(&mut self, tokens: &[u32], mut each: impl FnMut(usize)) -> Result<(), Error> {
+        let mut left = tokens.chunks(self.chunk.max(1)).peekable();
+        while let Some(part) = left.next() {
+            self.kv.grow(&mut self.blocks, self.computed + part.len())?;
+            let logits = if left.peek().is_some() { Logits::None } else { Logits::Last };
+            let chunk = Chunk { tokens: part, position: self.computed, blocks: &self.blocks.0, logits };
+            self.decoder.forward(&mut self.kv, &Batch::new(&[chunk], BLOCK))?;
+            self.computed += part.len();
+            each(part.len());
+        }
+        Ok(())
+    }
+
+    /// Chooses the token that follows what was fed.
+    pub fn sample(&mut self, params: &SamplingParams) -> Result<u32, Error> {
+        let position = self.computed as u32;
+        Ok(self.decoder.sample(&[(params, position)])?[0])
+    }
+
+    /// The logits after the last token fed.
+    pub fn logits(&mut self) -> Result<Vec<f32>, Error> {
+        self.decoder.logits()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.kv.release(&mut self.blocks);
+        self.computed = 0;
+    }
+}
