@@ -39,7 +39,11 @@ pub struct DequantOperands<'c> {
 impl Dequant {
     /// A K × N tile. `None` if N is no multiple of 16, or K none of the format's block.
     pub fn new((k, n): (usize, usize), quant: Quant) -> Option<Dequant> {
-        (n.is_multiple_of(COLUMNS) && k.is_multiple_of(quant.block())).then(|| Dequant { k, n, format: panel::format(quant) })
+        (n.is_multiple_of(COLUMNS) && k.is_multiple_of(quant.block())).then(|| Dequant {
+            k,
+            n,
+            format: panel::format(quant),
+        })
     }
 
     /// Appends the conversion.

@@ -107,55 +107,30 @@ impl Grouped {
         }
     }
 
-    /// Greatest height of a block of rows, and panels side by side in a block of that height.
-    fn shape(isa: Isa, height: usize) -> (usize, usize) {
-        match (isa.registers(), height) {
-            (32, 1 | 2) => (12, 4),
-            (32, 3 | 4) => (12, 2),
-            (32, _) => (12, 1),
-            (_, 1) => (4, 2),
-            _ => (4, 1),
-        }
-    }
-
     fn product<'c>(&self, c: &Code<'_, 'c>, at: &GroupedOperands<'c>, x: &Activations<'c>, exact: bool) {
         // As few blocks of rows as can be, of heights h and h - 1.
-        let (most, _) = Self::shape(c.isa, self.m);
+        let most = if c.isa.registers() == 32 { 12 } else { 4 };
         let blocks = self.m.div_ceil(most);
         let height = self.m.div_ceil(blocks);
         let short = blocks * height - self.m;
         let rows = [(height, blocks - short, 0), (height - 1, short, (blocks - short) * height)];
-        let column = |panels: &[V<'c>]| {
+        let all = c.c64((self.n / COLUMNS) as i64);
+        let panels = at.exists.map_or(all, |(_, panels)| c.mins(panels, all));
+        c.for_(c.c64(0), panels, c.c64(1), &[], |panel, _| {
             for (height, count, first) in rows {
                 if count > 0 && height > 0 {
                     c.times(count, 1, |i| {
                         let row = c.add_c(c.mul_c(i, height as i64), first as i64);
-                        Block { of: self, c, at, x, exact, row, height, panels }.emit();
+                        Block { of: self, c, at, x, exact, row, height, panel }.emit();
                     });
                 }
             }
-        };
-        // Panels side by side are far apart in memory: the hardware then follows several streams at once.
-        let all = self.n / COLUMNS;
-        let (_, together) = Self::shape(c.isa, height);
-        let panels = at.exists.map_or(c.c64(all as i64), |(_, panels)| c.mins(panels, c.c64(all as i64)));
-        let far = c.shru_c(panels, together.trailing_zeros().into());
-        let over = |lo, hi, f: &dyn Fn(V<'c>)| {
-            c.for_(lo, hi, c.c64(1), &[], |j, _| {
-                f(j);
-                vec![]
-            });
-        };
-        over(c.c64(0), far, &|j| {
-            column(&(0..together).map(|q| c.add(j, c.mul_c(far, q as i64))).collect::<Vec<_>>());
+            vec![]
         });
-        if together > 1 && (at.exists.is_some() || all % together > 0) {
-            over(c.mul_c(far, together as i64), panels, &|j| column(&[j]));
-        }
     }
 }
 
-/// Some rows by some panels, for all of the tile's K.
+/// Some rows by one panel, for all of the tile's K.
 struct Block<'a, 'b, 'c> {
     of: &'a Grouped,
     c: &'a Code<'b, 'c>,
@@ -164,37 +139,20 @@ struct Block<'a, 'b, 'c> {
     exact: bool,
     row: V<'c>,
     height: usize,
-    panels: &'a [V<'c>],
-}
-
-/// Addresses of the weights of a panel, and the first of the columns of one register of it.
-#[derive(Clone, Copy)]
-struct Unit<'c> {
-    weights: V<'c>,
-    c: V<'c>,
-    first: usize,
+    panel: V<'c>,
 }
 
 impl<'c> Block<'_, '_, 'c> {
     fn emit(&self) {
         let (c, format) = (self.c, &self.of.format);
         let lanes = c.isa.lanes(4);
+        let panel = c.step(self.at.weights, self.panel, self.at.panel);
         let out = c.step(self.at.c.0, self.row, self.at.c.1);
-        let units: Vec<Unit<'c>> = self
-            .panels
-            .iter()
-            .flat_map(|&panel| {
-                let weights = c.step(self.at.weights, panel, self.at.panel);
-                let out = c.step(out, panel, Stride::Fixed(COLUMNS as i64 * 4));
-                (0..COLUMNS).step_by(lanes).map(move |first| Unit {
-                    weights,
-                    c: c.offset_c(out, first as i64 * 4),
-                    first,
-                })
-            })
-            .collect();
-        let place = |i: usize| c.step_c(units[i % units.len()].c, i / units.len(), self.at.c.1);
-        let outputs = self.height * units.len();
+        let out = c.step(out, self.panel, Stride::Fixed(COLUMNS as i64 * 4));
+        // Registers across the panel, rows below: accumulators row by row.
+        let across = COLUMNS / lanes;
+        let outputs = self.height * across;
+        let place = |i: usize| c.offset_c(c.step_c(out, i / across, self.at.c.1), (i % across * lanes * 4) as i64);
 
         // With 16 registers, more than four accumulators would not leave enough: C stays in memory then.
         let in_registers = c.isa.registers() == 32 || outputs <= 4;
@@ -212,9 +170,9 @@ impl<'c> Block<'_, '_, 'c> {
             let group = |inside: V<'c>, acc: &[V<'c>]| {
                 let number = c.add(c.mul_c(block, per_block), inside);
                 if in_registers {
-                    return self.group(&units, block, inside, number, acc);
+                    return self.group(panel, block, inside, number, acc);
                 }
-                store(&self.group(&units, block, inside, number, &load()));
+                store(&self.group(panel, block, inside, number, &load()));
                 vec![]
             };
             if per_block == 1 { group(c.c64(0), acc) } else { c.for_(c.c64(0), c.c64(per_block), c.c64(1), acc, group) }
@@ -223,17 +181,13 @@ impl<'c> Block<'_, '_, 'c> {
     }
 
     /// One group: gives the accumulators, row by row.
-    fn group(&self, units: &[Unit<'c>], block: V<'c>, inside: V<'c>, number: V<'c>, acc: &[V<'c>]) -> Vec<V<'c>> {
-        let (c, format) = (self.c, &self.of.format);
+    fn group(&self, panel: V<'c>, block: V<'c>, inside: V<'c>, number: V<'c>, acc: &[V<'c>]) -> Vec<V<'c>> {
+        let (c, format) = (self.c, self.of.format);
         let lanes = c.isa.lanes(4);
-        let weights: Vec<Group<'c>> = units
-            .iter()
-            .map(|u| {
-                let block = c.step(u.weights, block, Stride::Fixed(format.block_bytes as i64));
-                let group = c.step(block, inside, Stride::Fixed(format.group_bytes as i64));
-                Group { format: *format, block, group, first: u.first }
-            })
-            .collect();
+        let block = c.step(panel, block, Stride::Fixed(format.block_bytes as i64));
+        let group = c.step(block, inside, Stride::Fixed(format.group_bytes as i64));
+        let weights: Vec<Group<'c>> =
+            (0..COLUMNS).step_by(lanes).map(|first| Group { format, block, group, first }).collect();
         let sub: Vec<_> = weights.iter().map(|w| w.sub(c)).collect();
         let x = self.x.group(c, self.row, number);
 
@@ -249,7 +203,7 @@ impl<'c> Block<'_, '_, 'c> {
                 for r in 0..self.height {
                     let codes = x.codes(c, r, words[0][pair].0);
                     for (u, words) in words.iter().enumerate() {
-                        sums[r * units.len() + u].add(c, words[pair], codes);
+                        sums[r * weights.len() + u].add(c, words[pair], codes);
                     }
                 }
             }
@@ -261,7 +215,7 @@ impl<'c> Block<'_, '_, 'c> {
         let minima: Vec<Option<V<'c>>> = weights.iter().map(|w| w.min(c)).collect();
         (0..acc.len())
             .map(|i| {
-                let (r, u) = (i / units.len(), i % units.len());
+                let (r, u) = (i / weights.len(), i % weights.len());
                 let scale = c.splat(x.scale(c, r), lanes);
                 let acc = c.fma(integers[i], c.mulf(scales[u], scale), acc[i]);
                 minima[u].map_or(acc, |m| c.fma(c.splat(x.sum(c, r), lanes), c.mulf(m, scale), acc))
