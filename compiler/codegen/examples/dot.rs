@@ -201,37 +201,69 @@ fn tiled<'c>(c: &Code<'_, 'c>, p: &[V<'c>], n: usize, dot: Dot) {
     });
 }
 
+/// A plain read of memory: what decoding is limited by.
+struct Read(Function, Scratch);
+
+impl Read {
+    const BYTES: usize = 128 << 20;
+
+    fn new(target: &str) -> Read {
+        let f = compile(target, |c, p| {
+            let (lanes, register) = (c.isa.lanes(4), c.isa.bits / 8);
+            let init = vec![c.zeros(c.i32(), lanes); 4];
+            let (end, step) = (c.c64(Self::BYTES as i64), c.c64(4 * register as i64));
+            let sums = c.for_(c.c64(0), end, step, &init, |i, sums| {
+                let from = c.offset(p[0], i);
+                let load = |q: usize| c.read(c.offset_c(from, (q * register) as i64), c.i32(), lanes);
+                sums.iter().enumerate().map(|(q, sum)| c.add(*sum, load(q))).collect()
+            });
+            sums.iter().enumerate().for_each(|(q, sum)| c.write(*sum, c.offset_c(p[1], 64 * q as i64)));
+        });
+        Read(f, Scratch::new(Self::BYTES))
+    }
+    /// Bytes a second.
+    fn rate(&mut self) -> f64 {
+        let mut out = Scratch::new(256);
+        let pointers = [self.1.address(), out.address()];
+        Self::BYTES as f64 / seconds(|| unsafe { self.0.call(&pointers) })
+    }
+}
+
 /// One row times a matrix of K = 2048: bytes of weights a second, from the cache and from memory.
 fn decode(target: &str) {
+    let mut read = Read::new(target);
     let (k, tile) = (2048usize, 128usize);
     for quant in Quant::ALL.iter().copied() {
-        let mut line = format!("  decode {quant:5}");
-        for (place, columns) in [("L2", 128usize), ("memory", 128 * 1024 * 1024 * 8 / 10 / k)] {
-            let n = columns / tile * tile;
+        let f = compile(target, |c, p| product(c, p, quant, (1, tile, k)));
+        let mut run = |bytes_wanted: usize, runs: usize| {
+            let one = Layout::Panel16.bytes(quant, k, tile).unwrap();
+            let n = bytes_wanted.div_ceil(one) * tile;
             let bytes = Layout::Panel16.bytes(quant, k, n).unwrap();
-            let f = compile(target, |c, p| matrix_vector(c, p, quant, k, tile));
             let mut weights = Scratch::zeroed(bytes);
             weights.fill_pattern();
             let mut memory = [k, k / 32 * 4, k / 32 * 4, 64 * 1024, n * 4].map(Scratch::zeroed);
             let mut pointers: Vec<*const u8> = memory.iter_mut().map(Scratch::address).collect();
             let count = [n];
             pointers.extend([weights.address(), count.as_ptr().cast()]);
-            let repeat = (20_000_000 / bytes).clamp(1, 200);
-            let rate = median(9, || {
+            let mut fractions = vec![];
+            let rate = median(runs, || {
+                let top = read.rate();
+                let repeat = (20_000_000 / bytes).clamp(1, 200);
                 let time = seconds(|| (0..repeat).for_each(|_| unsafe { f.call(&pointers) }));
-                (bytes * repeat) as f64 / time
+                let rate = (bytes * repeat) as f64 / time;
+                fractions.push(rate / top);
+                rate
             });
-            line += &format!("  {place} {:5.1} GB/s", rate * 1e-9);
-        }
-        println!("{line}");
+            fractions.sort_by(f64::total_cmp);
+            (rate * 1e-9, fractions[runs / 2])
+        };
+        let (near, (far, fraction)) = (run(1, 5).0, run(128 << 20, 15));
+        println!("  decode {quant:5} L2 {near:5.1} GB/s, memory {far:5.1} GB/s: {fraction:.2} of a plain read");
     }
 }
 
-/// Arguments: codes (or f32), scales, sums, scratch, y, weights, the number of columns.
-fn matrix_vector<'c>(c: &Code<'_, 'c>, p: &[V<'c>], quant: Quant, k: usize, tile: usize) {
-    product(c, p, quant, (1, tile, k));
-}
-
+/// Rows times all panels. Arguments: codes, scales, sums, scratch (f32 activations of a float product), y, weights, and the
+/// number of columns.
 fn product<'c>(c: &Code<'_, 'c>, p: &[V<'c>], quant: Quant, (m, tile, k): (usize, usize, usize)) {
     let columns = c.read(p[6], c.i64(), 0);
     let panel = panel::format(quant).panel_bytes(k).unwrap() as i64;

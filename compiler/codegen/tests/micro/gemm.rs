@@ -68,7 +68,7 @@ fn f32_is_one_fma_chain() {
                 let (a, b, before) = (random.floats(m * (k + 3)), random.floats(k * n), random.floats(m * (n + 5)));
                 let mut c = before.clone();
                 let stored = if layout == Layout::Panels { panels(&b, k, n, 0.0) } else { b.clone() };
-                unsafe { f.call(&[bytes(&a), bytes(&stored), bytes(&mut c)]) };
+                unsafe { f.call(&[bytes(&a), bytes(&stored), c.as_mut_ptr().cast()]) };
                 for i in 0..m {
                     for j in 0..n + 5 {
                         if i == m - 1 && j >= n {

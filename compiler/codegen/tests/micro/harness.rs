@@ -99,10 +99,12 @@ impl Scratch {
     pub fn new(bytes: usize) -> Scratch {
         Scratch(vec![Line([0xee; 64]); bytes.div_ceil(64).max(1)])
     }
+    #[allow(dead_code)] // of examples/dot.rs
     pub fn zeroed(bytes: usize) -> Scratch {
         Scratch(vec![Line([0; 64]); bytes.div_ceil(64).max(1)])
     }
     /// Bytes that are finite numbers in whatever type they are read.
+    #[allow(dead_code)] // of examples/dot.rs
     pub fn fill_pattern(&mut self) {
         for (i, line) in self.0.iter_mut().enumerate() {
             line.0.iter_mut().enumerate().for_each(|(j, b)| *b = ((i * 7 + j * 13) % 23) as u8);

@@ -27,8 +27,10 @@ use tegula_ir::{
     },
 };
 
-/// Rows of codes that are read in place although their distance is only known at run time.
+/// Rows that are few: their codes are read in place, and weights come from memory rather than from a cache.
 const FEW_ROWS: usize = 4;
+/// Bytes of weights between what is multiplied and what is fetched, if there are few rows.
+const AHEAD: i64 = 4096;
 
 /// A quantised product of tiles: everything known when the kernel is compiled.
 #[derive(Clone, Copy, Debug)]
@@ -188,6 +190,12 @@ impl<'c> Block<'_, '_, 'c> {
         let group = c.step(block, inside, Stride::Fixed(format.group_bytes as i64));
         let weights: Vec<Group<'c>> =
             (0..COLUMNS).step_by(lanes).map(|first| Group { format, block, group, first }).collect();
+        if self.of.m <= FEW_ROWS {
+            // Few rows wait for memory, and the hardware follows the steps of some formats badly. Panels follow one another.
+            for line in (0..format.group_bytes as i64).step_by(64) {
+                c.prefetch(c.offset_c(group, AHEAD + line), 3);
+            }
+        }
         let sub: Vec<_> = weights.iter().map(|w| w.sub(c)).collect();
         let x = self.x.group(c, self.row, number);
 
