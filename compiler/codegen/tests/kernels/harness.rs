@@ -1,6 +1,6 @@
 //! Compiles kernels given as text, runs them and the oracle on the same arguments, and compares all memory.
 
-use std::{ffi::c_void, sync::Mutex};
+use std::{collections::BTreeMap, ffi::c_void, sync::Mutex};
 use tegula_codegen::service;
 use tegula_ir::{
     Elem, Kernel, Quant, Scalar,
@@ -118,9 +118,21 @@ pub fn request(text: &str, target: &str, emit: Emit, checked: bool) -> (Vec<u8>,
     }
 }
 
+/// The shared object, compiled once.
+fn artifact(text: &str, target: &str, checked: bool) -> (Vec<u8>, Meta) {
+    static DONE: Mutex<BTreeMap<(String, String, bool), (Vec<u8>, Meta)>> = Mutex::new(BTreeMap::new());
+    let key = (text.to_string(), target.to_string(), checked);
+    let found = DONE.lock().unwrap().get(&key).cloned();
+    found.unwrap_or_else(|| {
+        let made = request(text, target, Emit::Artifact, checked);
+        DONE.lock().unwrap().insert(key, made.clone());
+        made
+    })
+}
+
 /// Compiles for `target` and runs the whole grid over `args`.
 pub fn native(text: &str, args: &mut [Arg], grid: [i32; 3], target: &str, checked: bool) -> Reports {
-    let (code, meta) = request(text, target, Emit::Artifact, checked);
+    let (code, meta) = artifact(text, target, checked);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("k.so");
     std::fs::write(&file, code).unwrap();

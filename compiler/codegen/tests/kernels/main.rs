@@ -1,4 +1,5 @@
 //! Kernels as text, compiled and run, against the oracle.
 
 mod basic;
+mod elementwise;
 mod harness;

@@ -521,6 +521,14 @@ impl<'a, 'c> Cx<'a, 'c> {
         failed.map_or(Ok(values), Err)
     }
 
+    /// Runs `f` for code that may only run where it stands: no memory is read further out.
+    pub fn from_here<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        let floor = std::mem::replace(&mut self.floor, self.b.top());
+        let r = f(self);
+        self.floor = floor;
+        r
+    }
+
     /// What an access is known by in `inside`: a load's result, a store's tile.
     fn access_key(op: &Op) -> Value {
         if op.kind == OpKind::Load { op.results[0] } else { op.operands[op.operands.len() - 1] }

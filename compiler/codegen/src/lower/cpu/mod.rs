@@ -65,13 +65,15 @@ pub struct Target {
     pub lanes: usize,
     /// AVX-512 masks, for elements of every width.
     pub avx512: bool,
+    /// What the register-blocked products are made for; below AVX2 there are none.
+    pub isa: Option<micro::Isa>,
 }
 
 impl Target {
     /// What `target` has. Below x86-64-v3 the code is that of AVX2, in smaller pieces.
     pub fn of(target: &CpuTarget) -> Target {
         let avx512 = target.level() == "x86-64-v4";
-        Target { lanes: if avx512 { 16 } else { 8 }, avx512 }
+        Target { lanes: if avx512 { 16 } else { 8 }, avx512, isa: micro::Isa::of(target) }
     }
     /// Whether masked loads and stores of elements of that many bytes are instructions.
     pub fn has_masked(self, bytes: usize) -> bool {
@@ -185,7 +187,12 @@ impl<'a, 'c> Cx<'a, 'c> {
             Cat => self.cat(op)?,
             Dot => self.dot(op)?,
             DotGrouped => self.dot_grouped(op)?,
+            Dequant if self.mode(op.results[0]) == Mode::Virtual => self.set_virtual(op),
             Dequant => self.dequant(op)?,
+            PackedGather => {
+                self.check_packed_gather(op)?;
+                self.place_by_place(op)?;
+            }
             For | While | If => self.control(op)?,
             Assume => {}
             Assert => self.assert(op)?,

@@ -14,7 +14,7 @@
 //! One backward pass over each region decides, users first: a virtual user hands its own users on.
 
 use std::collections::{BTreeSet, HashMap};
-use tegula_ir::{Kernel, Op, OpKind, Region, Type, Value};
+use tegula_ir::{Elem, Kernel, Op, OpKind, Region, Type, Value, layout};
 
 /// Where a tile lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +224,9 @@ impl<'k> Planner<'k> {
             // Of something in memory: a scalar cannot be, its reshape would be a scalar.
             return Mode::Alias;
         }
+        if op.kind == OpKind::Dequant {
+            return if self.multiplied_packed(r, op, roots) { Mode::Virtual } else { Mode::Buffer };
+        }
         let can = matches!(op.kind, OpKind::Const | OpKind::Iota | OpKind::Load | OpKind::Gather | OpKind::PackedGather)
             || op.kind.is_elementwise()
             || matches!(op.kind, OpKind::Broadcast | OpKind::Permute | OpKind::Slice | OpKind::Reshape);
@@ -241,6 +244,31 @@ impl<'k> Planner<'k> {
             }
         }
         Mode::Virtual
+    }
+
+    /// Whether a `dequant` of packed floats is only multiplied by in this region: products read panels as they lie.
+    fn multiplied_packed(&self, r: &'k Region, op: &Op, roots: &BTreeSet<usize>) -> bool {
+        let Type::QTile(ty) = self.k.ty(op.operands[0]) else { return false };
+        let v = op.results[0];
+        let reads = |user: &Op| user.kind == OpKind::Dot && user.operands[1] == v && user.operands[0] != v && user.operands[2] != v;
+        let f32_rows = |user: &Op| self.k.ty(user.operands[0]).as_tile().is_some_and(|t| t.elem == Elem::F32);
+        ty.quant.is_float()
+            && ty.n.is_multiple_of(layout::panel::COLUMNS)
+            && self.packed_as_panels(op.operands[0])
+            && roots.iter().all(|i| r.ops.get(*i).is_some_and(|user| reads(user) && f32_rows(user)))
+    }
+
+    /// Whether a quantised tile is of a matrix in the layout that products read.
+    fn packed_as_panels(&self, qtile: Value) -> bool {
+        let mut found = false;
+        self.k.body.walk(&mut |op| {
+            if op.results.first() == Some(&qtile)
+                && let Some(Type::Packed(p)) = op.operands.first().map(|v| self.k.ty(*v))
+            {
+                found = p.layout == layout::Layout::Panel16.name();
+            }
+        });
+        found
     }
 
     /// Whether `store` writes exactly the elements that `load` read, each from the same one: then element by element is as
