@@ -58,10 +58,10 @@ proptest! {
         if let Some(slice) = view.as_slice() {
             prop_assert_eq!(slice, &expected[..]);
         }
-        let e = extent(order[0]);
-        if e > 0 {
-            let inner = expected.len() / e;
-            let at = at % e;
+        let rows = extent(order[0]);
+        let inner = extent(order[1]) * extent(order[2]);
+        if rows > 0 {
+            let at = at % rows;
             prop_assert_eq!(view.index(0, at).unwrap().to_vec(), &expected[at * inner..(at + 1) * inner]);
         }
         let again: Vec<usize> = view.transposed().shape().iter().rev().copied().collect();

@@ -33,7 +33,7 @@ pub enum CompileError {
         /// The kernel's name.
         kernel: String,
         /// The target.
-        target: String,
+        target: Box<str>,
         /// Where the compiler stopped.
         stage: String,
         /// What it says.
@@ -51,7 +51,7 @@ pub enum CompileError {
         /// The kernel's name.
         kernel: String,
         /// The target.
-        target: String,
+        target: Box<str>,
         /// What happened to the process.
         what: String,
         /// The end of what it wrote to standard error.

@@ -100,7 +100,7 @@ impl Compiler {
         let result = match answer {
             Ok(Response::Ok { bytes, meta }) => Ok(Output { bytes, meta }),
             Ok(Response::Err { stage, message, loc }) => {
-                Err(CompileError::Rejected { kernel: name.into(), target: request.target.clone(), stage, message, loc })
+                Err(CompileError::Rejected { kernel: name.into(), target: request.target.as_str().into(), stage, message, loc })
             }
             Err(failure) => Err(self.crashed(name, request, failure)),
         };
@@ -117,7 +117,7 @@ impl Compiler {
     fn crashed(&self, name: &str, request: &Request, failure: Failure) -> CompileError {
         CompileError::Crashed {
             kernel: name.into(),
-            target: request.target.clone(),
+            target: request.target.as_str().into(),
             what: failure.what,
             said: failure.said,
             saved: error::save_ir(name, request),

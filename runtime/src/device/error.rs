@@ -13,7 +13,7 @@ pub enum DeviceError {
     Unsupported(String),
     /// The kernel could not be compiled.
     #[error(transparent)]
-    Compile(#[from] CompileError),
+    Compile(Box<CompileError>),
     /// The compiled kernel could not be loaded.
     #[error("the compiled kernel {} cannot be loaded: {why}", .file.display())]
     Load {
@@ -55,6 +55,12 @@ pub enum DeviceError {
     /// The oracle found a fault.
     #[error(transparent)]
     Oracle(#[from] Box<OracleError>),
+}
+
+impl From<CompileError> for DeviceError {
+    fn from(e: CompileError) -> DeviceError {
+        DeviceError::Compile(Box::new(e))
+    }
 }
 
 /// One failed check in a kernel.

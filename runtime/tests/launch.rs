@@ -1,0 +1,234 @@
+//! Kernels of the language, launched on the oracle and, where the compiler is, on the CPU.
+
+use std::{
+    fs::File,
+    io::Write,
+    sync::{Arc, Mutex},
+};
+use tegula::{
+    cache::DiskCache,
+    compile,
+    device::{CpuOptions, OracleOptions},
+    pool::PoolOptions,
+    prelude::*,
+};
+
+#[kernel]
+fn add<N: Dim>(a: View<f32, 1>, b: View<f32, 1>, c: ViewMut<f32, 1>) {
+    let i = program_id(0);
+    c.store((i,), a.load::<(N,)>((i,)) + b.load::<(N,)>((i,)));
+}
+
+#[kernel]
+fn softmax<T: Float, N: Dim>(x: View<T, 2>, y: ViewMut<T, 2>) {
+    let row = program_id(0);
+    let t = x.load::<(One, N)>((row, 0)).cast::<f32>();
+    let t = select(iota::<N>().expand::<0>() < x.dim::<1>(), t, f32::NEG_INFINITY);
+    let e = (t - t.max::<1>()).exp();
+    y.store((row, 0), (e / e.sum::<1>()).cast());
+}
+
+#[kernel]
+fn matmul<T: Float + DotInto<f32>, BM: Dim, BN: Dim, BK: Dim>(a: View<T, 2>, b: View<T, 2>, c: ViewMut<T, 2>) {
+    let (pm, pn) = grouped::<BM, BN>(program_id(0), &c, 8);
+    let mut acc = zeros::<f32, (BM, BN)>();
+    for k in a.tiles_along::<1, BK>() {
+        acc = dot(a.load::<(BM, BK)>((pm, k)), b.load::<(BK, BN)>((k, pn)), acc);
+    }
+    c.store((pm, pn), acc.cast());
+}
+
+#[kernel]
+fn scaled<N: Dim>(x: View<f32, 1>, s: Scalar<f32>, y: ViewMut<f32, 1>) {
+    let i = program_id(0);
+    device_assert(i < 5, "at most five tiles");
+    y.store((i,), x.load::<(N,)>((i,)) * s);
+}
+
+#[kernel]
+fn reads_past<N: Dim>(x: View<f32, 1>, y: ViewMut<f32, 1>) {
+    let i = program_id(0);
+    y.store((i,), x.gather((iota::<N>() + i * 4,)));
+}
+
+/// The oracle with all checks, and the CPU with one and with three threads.
+fn devices() -> Vec<Device> {
+    let mut devices = vec![Device::oracle_with(OracleOptions { sanitize: true, ..OracleOptions::default() })];
+    if let Err(e) = compile::find::find() {
+        let why = format!("kernels on the CPU: {e}");
+        eprintln!("skipped: {why}");
+        if let Some(path) = std::env::var_os("TEGULA_SKIPS") {
+            writeln!(File::options().create(true).append(true).open(path).unwrap(), "{why}").unwrap();
+        }
+        return devices;
+    }
+    for threads in [1, 3] {
+        let pool = PoolOptions { threads, ..PoolOptions::default() };
+        devices.push(Device::cpu_with(CpuOptions { pool, cache: DiskCache::none(), ..CpuOptions::default() }));
+    }
+    devices
+}
+
+fn noise(shape: &[usize], seed: u64) -> Tensor<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    Tensor::from_fn(shape, |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0 + 1e-3
+    })
+    .unwrap()
+}
+
+#[test]
+fn vector_add() {
+    for device in devices() {
+        for n in [1, 63, 64, 65, 1000] {
+            let (a, b) = (noise(&[n], 1), noise(&[n], 2));
+            let mut c = Tensor::poisoned([n]).unwrap();
+            add::launch(&a, &b, &mut c).dims(64).run(&device.stream()).unwrap();
+            for i in 0..n {
+                assert_eq!(c.as_slice()[i], a.as_slice()[i] + b.as_slice()[i], "{device:?}: element {i} of {n}");
+            }
+        }
+    }
+}
+
+#[test]
+fn views_without_a_copy() {
+    let t = noise(&[5, 70, 3], 3);
+    for device in devices() {
+        let mut out = Tensor::<f32>::poisoned([70, 2]).unwrap();
+        let (left, right) = (t.view().index(0, 1).unwrap(), t.view().index(0, 3).unwrap());
+        let (mut c0, c1) = out.view_mut().unwrap().split_at(1, 1).unwrap();
+        let column = |v: TensorView<'_, f32>, i| v.index(1, i).unwrap().to_vec();
+        add::launch(left.index(1, 2).unwrap(), right.index(1, 0).unwrap(), c1.index(1, 0).unwrap()).dims(16).run(&device).unwrap();
+        add::launch(left.index(1, 0).unwrap(), left.index(1, 1).unwrap(), c0.reborrow().index(1, 0).unwrap()).dims(16).run(&device).unwrap();
+        let sum = |x: Vec<f32>, y: Vec<f32>| x.iter().zip(&y).map(|(x, y)| x + y).collect::<Vec<_>>();
+        assert_eq!(column(out.view(), 0), sum(column(left, 0), column(left, 1)), "{device:?}");
+        assert_eq!(column(out.view(), 1), sum(column(left, 2), column(right, 0)), "{device:?}");
+    }
+}
+
+#[test]
+fn softmax_of_rows_that_do_not_fill_their_tile() {
+    for device in devices() {
+        for (rows, n) in [(1, 1), (3, 100), (7, 128)] {
+            let x = noise(&[rows, n], 4);
+            let mut y = Tensor::poisoned([rows, n]).unwrap();
+            softmax::launch(&x, &mut y).dims(128).grid(rows).run(&device).unwrap();
+            for r in 0..rows {
+                let row: Vec<f64> = x.as_slice()[r * n..][..n].iter().map(|v| f64::from(*v).exp()).collect();
+                let sum: f64 = row.iter().sum();
+                for (i, e) in row.iter().enumerate() {
+                    let found = f64::from(y.as_slice()[r * n + i]);
+                    assert!((found - e / sum).abs() <= 1e-6 * (e / sum), "{device:?}: ({r}, {i}): {found}, {}", e / sum);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn matmul_equals_one_fma_chain_for_each_output() {
+    for device in devices() {
+        for (m, n, k) in [(1, 1, 1), (19, 35, 21), (64, 48, 40)] {
+            let (a, b) = (noise(&[m, k], 5), noise(&[k, n], 6));
+            let mut c = Tensor::poisoned([m, n]).unwrap();
+            matmul::launch(&a, &b, &mut c).dims(16, 32, 8).run(&device).unwrap();
+            for i in 0..m {
+                for j in 0..n {
+                    let (a, b) = (a.as_slice(), b.as_slice());
+                    let expected = (0..k).fold(0.0f32, |acc, l| a[i * k + l].mul_add(b[l * n + j], acc));
+                    assert_eq!(c.as_slice()[i * n + j], expected, "{device:?}: ({i}, {j})");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn launches_that_are_wrong_are_errors_that_say_what_is_right() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&[0; 64]).unwrap();
+    let mut mapped = MappedFile::open(file.path()).unwrap().tensor::<f32>(0, [16]).unwrap();
+    let (x, x2) = (noise(&[16], 7), noise(&[4, 4], 8));
+    let mut y = Tensor::<f32>::zeros([16]).unwrap();
+    for device in devices() {
+        let mut check = |r: Result<(), LaunchError>, parts: &[&str]| {
+            let e = r.unwrap_err().to_string();
+            assert!(parts.iter().all(|p| e.contains(p)), "{e}");
+        };
+        check(add::launch(&x2, &x, &mut y).dims(8).run(&device), &["add`", "`a`", "a tensor of `f32` of rank 1", "of rank 2"]);
+        check(add::launch(&x, &x, &mut mapped).dims(8).run(&device), &["`c`", "expected a writable tensor", "found a tensor"]);
+        check(add::launch(&x, &x, &mut y).run(&device), &["dims(N)"]);
+        check(add::launch(&x, &x, &mut y).dims(0).run(&device), &["dim `N`", "found 0"]);
+        check(softmax::launch(&x2, &mut Tensor::<f32>::zeros([4, 4]).unwrap()).dims(8).run(&device), &["softmax`", ".grid("]);
+    }
+}
+
+#[test]
+fn a_grid_without_programs_runs_nothing() {
+    for device in devices() {
+        let (x, mut y) = (noise(&[0], 9), Tensor::<f32>::poisoned([0]).unwrap());
+        add::launch(&x, &x, &mut y).dims(8).run(&device).unwrap();
+        let (x, mut y) = (noise(&[8], 9), Tensor::<f32>::poisoned([8]).unwrap());
+        add::launch(&x, &x, &mut y).dims(8).grid([3, 0]).run(&device).unwrap();
+        assert!(y.as_slice().iter().all(|v| v.is_nan()));
+    }
+}
+
+#[test]
+fn failed_asserts_and_indices_out_of_range_name_line_and_program() {
+    let x = noise(&[64], 10);
+    for device in devices() {
+        let mut y = Tensor::<f32>::poisoned([64]).unwrap();
+        scaled::launch(&x, 2.0, &mut y).dims(16).checked().run(&device).unwrap();
+        let expected: Vec<f32> = x.as_slice().iter().map(|v| v * 2.0).collect();
+        assert_eq!(y.to_vec(), expected, "{device:?}");
+        let error = scaled::launch(&x, 2.0, &mut y).dims(8).checked().run(&device).unwrap_err().to_string();
+        for part in ["scaled`", "launch.rs:", "at most five tiles", "program 5 [5, 0, 0]"] {
+            assert!(error.contains(part), "{device:?}: {part}: {error}");
+        }
+        // Without checks indices out of range read as 0; with them they are errors.
+        reads_past::launch(&x, &mut y).dims(8).grid(16).run(&device).unwrap();
+        assert_eq!(y.as_slice()[60..64], x.as_slice()[32..36]);
+        let error = reads_past::launch(&x, &mut y).dims(8).grid(16).checked().run(&device).unwrap_err().to_string();
+        for part in ["reads_past`", "launch.rs:", "program 15 [15, 0, 0]"] {
+            assert!(error.contains(part), "{device:?}: {part}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_kernel_is_built_and_compiled_once_for_each_kind_of_arguments() {
+    let dir = tempfile::tempdir().unwrap();
+    let Ok(path) = compile::find::find() else { return };
+    let compiled = Arc::new(Mutex::new(0));
+    let counter = compiled.clone();
+    let on_progress: compile::OnProgress = Arc::new(move |p| {
+        *counter.lock().unwrap() += matches!(p, compile::Progress::Finished { .. }) as usize;
+    });
+    let device = Device::cpu_with(CpuOptions {
+        cache: DiskCache::at(dir.path(), 1 << 30),
+        compiler: compile::Program::at(path),
+        on_progress: Some(on_progress),
+        ..CpuOptions::default()
+    });
+    let mut run = |n: usize, dims: usize| {
+        let x = noise(&[n], 11);
+        let mut y = Tensor::poisoned([n]).unwrap();
+        add::launch(&x, &x, &mut y).dims(dims).run(&device).unwrap();
+        assert_eq!(y.as_slice()[n - 1], 2.0 * x.as_slice()[n - 1]);
+        *compiled.lock().unwrap()
+    };
+    assert_eq!((run(64, 16), run(1000, 16), run(3, 16)), (1, 1, 1), "lengths are not specialised on");
+    assert_eq!((run(64, 32), run(64, 16)), (2, 2));
+    let t = noise(&[65], 12);
+    let mut y = Tensor::poisoned([64]).unwrap();
+    add::launch(t.slice(0, 1..65).unwrap(), t.slice(0, 0..64).unwrap(), &mut y).dims(16).run(&device).unwrap();
+    assert_eq!(*compiled.lock().unwrap(), 3, "another alignment");
+    // Prepared kernels are found by their text.
+    let other = add::launch(&t, &t, &mut y).dims(8).ir().unwrap();
+    device.prepare(std::slice::from_ref(&other)).unwrap();
+    add::launch(&noise(&[64], 13), &noise(&[64], 14), &mut y).dims(8).run(&device).unwrap();
+    assert_eq!(*compiled.lock().unwrap(), 4);
+}
