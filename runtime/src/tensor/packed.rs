@@ -3,7 +3,10 @@
 use super::{TensorError, TensorView, TensorViewMut, strided::Strided};
 use crate::memory::Buffer;
 use std::{fmt, sync::Arc};
-use tegula_ir::{Quant, layout::Layout};
+use tegula_ir::{
+    Quant,
+    layout::{Layout, panel::COLUMNS},
+};
 
 /// A K × N weight matrix in a format ([`Quant`]: what its blocks mean) and a layout ([`Layout`]: where they lie). Kernels
 /// take `&PackedTensor` for a `Packed` parameter.
@@ -101,21 +104,27 @@ impl PackedTensor {
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(), self.bytes) })
     }
 
-    /// The bytes as a tensor view, for kernels that unpack.
+    /// The bytes as a matrix: a row for each column of the matrix (`gguf`) or panel of columns (`panel16`).
     pub fn bytes_view(&self) -> TensorView<'_, u8> {
         // SAFETY: `bytes` bytes of the buffer, which nobody writes while `self` is borrowed.
         unsafe { TensorView::over(self.start(), self.strided(), &self.buffer) }
     }
 
-    /// The bytes as a tensor view to write, for kernels that pack; `None` as [`PackedTensor::as_mut_bytes`].
+    /// The same to write, for kernels that pack; `None` as [`PackedTensor::as_mut_bytes`].
     pub fn bytes_view_mut(&mut self) -> Option<TensorViewMut<'_, u8>> {
         self.as_mut_bytes()?;
         // SAFETY: as above, and nobody else has the buffer.
         Some(unsafe { TensorViewMut::over(self.start(), self.strided(), &self.buffer) })
     }
 
+    /// One row of bytes for each independent part of the layout: a column's blocks (`gguf`), a panel of columns (`panel16`).
     fn strided(&self) -> Strided {
-        Strided::line(self.bytes)
+        let rows = match self.layout {
+            Layout::Gguf => self.n,
+            Layout::Panel16 => self.n.div_ceil(COLUMNS),
+        };
+        // The product is `bytes`, which fits in memory.
+        Strided::row_major(&[rows, self.bytes / rows.max(1)]).unwrap_or_else(|_| Strided::line(self.bytes))
     }
 
     /// The value of element (k, n): 0 outside the matrix. Slow: for tests and for looking at single values.
