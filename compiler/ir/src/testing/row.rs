@@ -139,6 +139,10 @@ impl Buffer {
         let pattern = |c: &[u8]| c.iter().rev().fold(0, |v, &b| v << 8 | u64::from(b));
         self.bytes().chunks_exact(self.elem.bytes()).map(pattern).collect()
     }
+    /// The elements as numbers, in order of address.
+    pub fn values(&self) -> Vec<f64> {
+        self.bits().into_iter().map(|bits| Scalar { elem: self.elem, bits }.to_f64()).collect()
+    }
     /// Whether the memory holds what is expected; if not, the first difference.
     pub fn check(&self) -> Result<(), String> {
         let found = self.bits();
