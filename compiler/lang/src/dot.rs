@@ -35,7 +35,12 @@ pub fn dot<A: DotInto<Acc>, Acc: Elem, S: Shape + DotWith<R>, R: Shape>(
         context::fault("`dot` of `f64` adds up in `f64`, found an accumulator of `f32`");
         return acc;
     }
-    Tile::new(context::emit(OpKind::Dot, &[a.handle(), b.handle(), acc.handle()], context::ty(acc.handle()), Attrs::new()))
+    Tile::new(context::emit(
+        OpKind::Dot,
+        &[a.handle(), b.handle(), acc.handle()],
+        context::ty(acc.handle()),
+        Attrs::new(),
+    ))
 }
 
 /// As [`dot`], for f32 with a precision other than exact f32 products.

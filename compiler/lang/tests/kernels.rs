@@ -46,7 +46,8 @@ fn matmul_agrees() {
     let oracle = Oracle::default();
     // The grid follows from c's tiles: 5 × 3.
     matmul::launch(&a, &b, &mut c).dims(4, 4, 8).run(&oracle).unwrap();
-    let want = (0..m * n).map(|j| (0..k).map(|q| a.data[j / n * k + q].to_f64() * b.data[q * n + j % n].to_f64()).sum());
+    let want =
+        (0..m * n).map(|j| (0..k).map(|q| a.data[j / n * k + q].to_f64() * b.data[q * n + j % n].to_f64()).sum());
     close(c.data.iter().map(|v| v.to_f64()), want, 1e-2);
     assert_eq!(count(oracle.last.borrow().as_ref().unwrap(), OpKind::For), 1);
 }
@@ -120,7 +121,13 @@ fn flash_attention_agrees() {
 }
 
 #[kernel]
-fn layer_norm<N: Dim, const RMS: bool>(x: View<f32, 2>, w: View<f32, 1>, y: ViewMut<f32, 2>, eps: Scalar<f32>, mode: Scalar<i32>) {
+fn layer_norm<N: Dim, const RMS: bool>(
+    x: View<f32, 2>,
+    w: View<f32, 1>,
+    y: ViewMut<f32, 2>,
+    eps: Scalar<f32>,
+    mode: Scalar<i32>,
+) {
     let row = program_id(0);
     let n = x.dim::<1>().cast::<f32>();
     let mut t = x.load::<(One, N)>((row, 0));

@@ -7,7 +7,11 @@ use syn::*;
 
 pub fn expand(input: DeriveInput) -> TokenStream {
     let Data::Struct(data) = &input.data else {
-        return Error::new_spanned(&input.ident, "`Carry` is for structs: which variant an enum has is a build-time fact").to_compile_error();
+        return Error::new_spanned(
+            &input.ident,
+            "`Carry` is for structs: which variant an enum has is a build-time fact",
+        )
+        .to_compile_error();
     };
     let mut errors = TokenStream::new();
     let mut places = vec![];

@@ -15,7 +15,8 @@ pub fn changed(outer: &Scopes, walk: impl FnOnce(&mut Changed)) -> Vec<Expr> {
     walk(&mut c);
     let mut kept: Vec<&Place> = vec![];
     for (i, p) in c.found.iter().enumerate() {
-        let covered = c.found.iter().enumerate().any(|(j, q)| i != j && q.covers(p) && (q.path.len() < p.path.len() || j < i));
+        let covered =
+            c.found.iter().enumerate().any(|(j, q)| i != j && q.covers(p) && (q.path.len() < p.path.len() || j < i));
         if !covered {
             kept.push(p);
         }
@@ -27,7 +28,9 @@ pub fn changed(outer: &Scopes, walk: impl FnOnce(&mut Changed)) -> Vec<Expr> {
 pub fn changed_directly(body: &Expr) -> Vec<Vec<String>> {
     struct Direct(Vec<Vec<String>>);
     impl Direct {
-        fn add(&mut self, e: &Expr) { self.0.extend(Place::of(e).map(|p| p.path)) }
+        fn add(&mut self, e: &Expr) {
+            self.0.extend(Place::of(e).map(|p| p.path))
+        }
     }
     impl<'a> Visit<'a> for Direct {
         fn visit_expr_assign(&mut self, a: &'a ExprAssign) {
@@ -92,7 +95,9 @@ pub struct Changed<'s> {
 
 impl Changed<'_> {
     /// Declares a variable of the code itself.
-    pub fn declare(&mut self, p: &Pat) { self.inner.declare(p) }
+    pub fn declare(&mut self, p: &Pat) {
+        self.inner.declare(p)
+    }
 
     /// Adds the place that `e` names. If `certain` is false, only when its variable is `mut` or a `&mut` parameter.
     fn add(&mut self, e: &Expr, certain: bool) {
@@ -121,7 +126,9 @@ impl Changed<'_> {
 }
 
 impl<'a> Visit<'a> for Changed<'_> {
-    fn visit_block(&mut self, b: &'a Block) { self.scoped(|s| visit::visit_block(s, b)) }
+    fn visit_block(&mut self, b: &'a Block) {
+        self.scoped(|s| visit::visit_block(s, b))
+    }
     fn visit_local(&mut self, l: &'a Local) {
         if let Some(init) = &l.init {
             self.visit_expr(&init.expr);

@@ -71,14 +71,28 @@ impl Parse for Config {
 
 impl Config {
     /// A test that builds and verifies the kernel in this configuration.
-    pub fn test(&self, index: usize, kernel: &Ident, dims: &[Ident], generics: &[GenericParam], build: Option<&Ident>) -> TokenStream {
+    pub fn test(
+        &self,
+        index: usize,
+        kernel: &Ident,
+        dims: &[Ident],
+        generics: &[GenericParam],
+        build: Option<&Ident>,
+    ) -> TokenStream {
         match self.test_or_error(index, kernel, dims, generics, build) {
             Ok(t) => t,
             Err(e) => e.to_compile_error(),
         }
     }
 
-    fn test_or_error(&self, index: usize, kernel: &Ident, dims: &[Ident], generics: &[GenericParam], build: Option<&Ident>) -> Result<TokenStream> {
+    fn test_or_error(
+        &self,
+        index: usize,
+        kernel: &Ident,
+        dims: &[Ident],
+        generics: &[GenericParam],
+        build: Option<&Ident>,
+    ) -> Result<TokenStream> {
         let own: Vec<&Ident> = generics
             .iter()
             .filter_map(|g| match g {
@@ -89,7 +103,10 @@ impl Config {
             .collect();
         for (name, _) in &self.values {
             if !dims.contains(name) && !own.contains(&name) && build != Some(name) {
-                return Err(Error::new(name.span(), format!("kernel `{kernel}` has no parameter `{name}` to configure")));
+                return Err(Error::new(
+                    name.span(),
+                    format!("kernel `{kernel}` has no parameter `{name}` to configure"),
+                ));
             }
         }
         let value = |name: &Ident| {

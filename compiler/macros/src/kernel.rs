@@ -27,8 +27,10 @@ struct Shape {
 }
 
 /// Names that a kernel would take away from the whole module.
-const PRIMITIVES: &[&str] =
-    &["bool", "char", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "i128", "isize", "str", "u8", "u16", "u32", "u64", "u128", "usize"];
+const PRIMITIVES: &[&str] = &[
+    "bool", "char", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "i128", "isize", "str", "u8", "u16", "u32",
+    "u64", "u128", "usize",
+];
 
 pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
     let mut rewrite = Rewrite::new();
@@ -39,7 +41,10 @@ pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
     let errors: TokenStream = rewrite.errors.iter().map(|e| e.to_compile_error()).collect();
     let (name, vis) = (&f.sig.ident, &f.vis);
     let (docs, others): (Vec<_>, Vec<_>) = f.attrs.iter().partition(|a| a.path().is_ident("doc"));
-    let gates: Vec<_> = others.iter().filter(|a| ["cfg", "allow", "expect", "warn", "deny"].iter().any(|n| a.path().is_ident(n))).collect();
+    let gates: Vec<_> = others
+        .iter()
+        .filter(|a| ["cfg", "allow", "expect", "warn", "deny"].iter().any(|n| a.path().is_ident(n)))
+        .collect();
     let allow = super::allow();
     let mut body = f.clone();
     body.attrs = others.iter().map(|a| (*a).clone()).collect();
@@ -55,8 +60,12 @@ pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
         };
     }
 
-    let named: HashMap<String, TokenStream> =
-        signature.dims.iter().enumerate().map(|(i, d)| (d.to_string(), quote!(::tegula::rt::Named<#name, #i>))).collect();
+    let named: HashMap<String, TokenStream> = signature
+        .dims
+        .iter()
+        .enumerate()
+        .map(|(i, d)| (d.to_string(), quote!(::tegula::rt::Named<#name, #i>)))
+        .collect();
     let with_named = |t: &dyn ToTokens| substitute(t.to_token_stream(), &named);
     let (params, generics) = (&signature.params, &signature.generics);
     let names: Vec<&Ident> = params.iter().map(|p| &p.name).collect();
@@ -70,7 +79,9 @@ pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
     let generics: Vec<TokenStream> = generics.iter().map(|g| with_named(g)).collect();
     // How the body is called: every generic argument in the declared order.
     let all_args = f.sig.generics.params.iter().filter_map(|g| match g {
-        GenericParam::Type(t) => Some(named.get(&t.ident.to_string()).cloned().unwrap_or_else(|| t.ident.to_token_stream())),
+        GenericParam::Type(t) => {
+            Some(named.get(&t.ident.to_string()).cloned().unwrap_or_else(|| t.ident.to_token_stream()))
+        }
         GenericParam::Const(c) => Some(c.ident.to_token_stream()),
         GenericParam::Lifetime(_) => None,
     });
@@ -103,7 +114,10 @@ pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
     let locals: Vec<Ident> = (0..count).map(|i| format_ident!("__p{i}")).collect();
     let launch_doc = format!("Starts a launch of [`{path}`]: then its dims, options and grid, then `.run(..)`.");
     let ir_doc = format!("The tile IR of [`{path}`] without a launch.");
-    let tests = configs.iter().enumerate().map(|(i, c)| c.test(i, name, &signature.dims, &signature.generics, signature.build.as_ref().map(|b| &b.1)));
+    let tests = configs
+        .iter()
+        .enumerate()
+        .map(|(i, c)| c.test(i, name, &signature.dims, &signature.generics, signature.build.as_ref().map(|b| &b.1)));
 
     quote! {
         #(#docs)* #(#gates)*
@@ -171,7 +185,10 @@ fn check(sig: &Signature, r: &mut Rewrite) {
         r.error(l, "a kernel has no lifetimes: views are handles, pass them by value");
     }
     if PRIMITIVES.iter().any(|p| sig.ident == p) {
-        r.error(&sig.ident, "a kernel makes a type of its name, and this one would hide a built-in type: choose another name");
+        r.error(
+            &sig.ident,
+            "a kernel makes a type of its name, and this one would hide a built-in type: choose another name",
+        );
     }
 }
 
@@ -217,7 +234,10 @@ fn read(sig: &mut Signature, r: &mut Rewrite) -> Shape {
         }
         match &*t.ty {
             Type::ImplTrait(_) => r.error(&t.ty, "a kernel's parameters have named types: make it a generic parameter"),
-            Type::Reference(_) => r.error(&t.ty, "a kernel's parameters are passed by value: `View<T, R>`, `ViewMut<T, R>`, `Packed<Q>`, `Scalar<T>`"),
+            Type::Reference(_) => r.error(
+                &t.ty,
+                "a kernel's parameters are passed by value: `View<T, R>`, `ViewMut<T, R>`, `Packed<Q>`, `Scalar<T>`",
+            ),
             _ => {}
         }
         out.params.push(Parameter { name, ty: (*t.ty).clone() });
@@ -225,8 +245,12 @@ fn read(sig: &mut Signature, r: &mut Rewrite) -> Shape {
     out
 }
 
-fn is_dim(t: &TypeParam) -> bool { t.bounds.iter().any(bound_is_dim) }
-fn bound_is_dim(b: &TypeParamBound) -> bool { matches!(b, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == "Dim")) }
+fn is_dim(t: &TypeParam) -> bool {
+    t.bounds.iter().any(bound_is_dim)
+}
+fn bound_is_dim(b: &TypeParamBound) -> bool {
+    matches!(b, TypeParamBound::Trait(t) if t.path.segments.last().is_some_and(|s| s.ident == "Dim"))
+}
 
 /// Replaces identifiers, keeping the spans of what stays. A name after `::` or `.` is another's.
 pub fn substitute(tokens: TokenStream, names: &HashMap<String, TokenStream>) -> TokenStream {
@@ -250,4 +274,3 @@ pub fn substitute(tokens: TokenStream, names: &HashMap<String, TokenStream>) -> 
     }
     out
 }
-

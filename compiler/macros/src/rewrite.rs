@@ -32,7 +32,9 @@ pub struct Rewrite {
 }
 
 impl Rewrite {
-    pub fn new() -> Self { Rewrite { scopes: Scopes::new(), names: 0, around: vec![], in_closure: false, errors: vec![] } }
+    pub fn new() -> Self {
+        Rewrite { scopes: Scopes::new(), names: 0, around: vec![], in_closure: false, errors: vec![] }
+    }
 
     /// Rewrites `f`'s body, in which its parameters are declared.
     pub fn function(&mut self, sig: &Signature, body: &mut Block) {
@@ -40,7 +42,9 @@ impl Rewrite {
         self.visit_block_mut(body);
     }
 
-    pub fn error(&mut self, at: impl ToTokens, message: &str) { self.errors.push(Error::new_spanned(at, message)) }
+    pub fn error(&mut self, at: impl ToTokens, message: &str) {
+        self.errors.push(Error::new_spanned(at, message))
+    }
 
     fn fresh(&mut self, prefix: &str, at: Span) -> Ident {
         self.names += 1;
@@ -151,13 +155,17 @@ impl Rewrite {
         });
         let range = match &mut *f.expr {
             // The end decides the stage. With two literals Rust's own inference of integers is kept.
-            Expr::Range(ExprRange { start: Some(a), end: Some(b), limits: RangeLimits::HalfOpen(dots), .. }) if !(is_literal(a) && is_literal(b)) => {
+            Expr::Range(ExprRange { start: Some(a), end: Some(b), limits: RangeLimits::HalfOpen(dots), .. })
+                if !(is_literal(a) && is_literal(b)) =>
+            {
                 self.visit_expr_mut(a);
                 self.visit_expr_mut(b);
                 let at = dots.span();
                 quote_spanned!(at=> ::tegula::rt::span(#a, #b))
             }
-            Expr::Range(ExprRange { start: Some(a), end: Some(b), limits: RangeLimits::Closed(dots), .. }) if !(is_literal(a) && is_literal(b)) => {
+            Expr::Range(ExprRange { start: Some(a), end: Some(b), limits: RangeLimits::Closed(dots), .. })
+                if !(is_literal(a) && is_literal(b)) =>
+            {
                 self.visit_expr_mut(a);
                 self.visit_expr_mut(b);
                 let at = dots.span();
@@ -280,7 +288,9 @@ impl Rewrite {
     }
 
     /// Refuses, on one token: the rest is replaced by the error, so that rustc adds none of its own.
-    fn refuse(&mut self, at: impl ToTokens, message: &str) -> Expr { Expr::Verbatim(Error::new_spanned(at, message).to_compile_error()) }
+    fn refuse(&mut self, at: impl ToTokens, message: &str) -> Expr {
+        Expr::Verbatim(Error::new_spanned(at, message).to_compile_error())
+    }
 }
 
 fn is_literal(e: &Expr) -> bool {
@@ -313,7 +323,9 @@ fn has_let(e: &Expr) -> bool {
 }
 
 impl VisitMut for Rewrite {
-    fn visit_block_mut(&mut self, b: &mut Block) { self.scoped(|s| visit_mut::visit_block_mut(s, b)) }
+    fn visit_block_mut(&mut self, b: &mut Block) {
+        self.scoped(|s| visit_mut::visit_block_mut(s, b))
+    }
 
     fn visit_local_mut(&mut self, l: &mut Local) {
         if let Some(init) = &mut l.init {
@@ -349,7 +361,10 @@ impl VisitMut for Rewrite {
         impl<'a> syn::visit::Visit<'a> for RefMut {
             fn visit_pat_ident(&mut self, p: &'a PatIdent) {
                 if p.by_ref.is_some() && p.mutability.is_some() {
-                    self.0.push(Error::new_spanned(p, "a stored `&mut` hides what a loop changes: bind by value, or match on `&mut x`"));
+                    self.0.push(Error::new_spanned(
+                        p,
+                        "a stored `&mut` hides what a loop changes: bind by value, or match on `&mut x`",
+                    ));
                 }
             }
         }
@@ -362,7 +377,9 @@ impl VisitMut for Rewrite {
     fn visit_generic_argument_mut(&mut self, _: &mut GenericArgument) {}
     fn visit_attribute_mut(&mut self, _: &mut Attribute) {}
     fn visit_expr_const_mut(&mut self, _: &mut ExprConst) {}
-    fn visit_expr_repeat_mut(&mut self, r: &mut ExprRepeat) { self.visit_expr_mut(&mut r.expr) }
+    fn visit_expr_repeat_mut(&mut self, r: &mut ExprRepeat) {
+        self.visit_expr_mut(&mut r.expr)
+    }
 
     fn visit_expr_mut(&mut self, e: &mut Expr) {
         let replacement = match e {

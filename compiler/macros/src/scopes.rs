@@ -20,10 +20,18 @@ pub enum Kind {
 pub struct Scopes(Vec<HashMap<String, Kind>>);
 
 impl Scopes {
-    pub fn new() -> Self { Scopes(vec![HashMap::new()]) }
-    pub fn open(&mut self) { self.0.push(HashMap::new()) }
-    pub fn close(&mut self) { self.0.pop().map_or((), drop) }
-    pub fn get(&self, name: &str) -> Option<Kind> { self.0.iter().rev().find_map(|s| s.get(name).copied()) }
+    pub fn new() -> Self {
+        Scopes(vec![HashMap::new()])
+    }
+    pub fn open(&mut self) {
+        self.0.push(HashMap::new())
+    }
+    pub fn close(&mut self) {
+        self.0.pop().map_or((), drop)
+    }
+    pub fn get(&self, name: &str) -> Option<Kind> {
+        self.0.iter().rev().find_map(|s| s.get(name).copied())
+    }
 
     fn insert(&mut self, name: String, kind: Kind) {
         if self.0.is_empty() {
@@ -48,7 +56,9 @@ impl Scopes {
     }
 
     /// Declares what a `let` binds.
-    pub fn declare_local(&mut self, local: &Local) { self.declare_typed(&local.pat) }
+    pub fn declare_local(&mut self, local: &Local) {
+        self.declare_typed(&local.pat)
+    }
 
     fn declare_typed(&mut self, pattern: &Pat) {
         self.declare(pattern);
@@ -122,20 +132,28 @@ impl Place {
     }
 
     /// The variable.
-    pub fn base(&self) -> &str { self.path.first().map_or("", |s| s) }
+    pub fn base(&self) -> &str {
+        self.path.first().map_or("", |s| s)
+    }
 
     /// Whether this holds all of `other`.
-    pub fn covers(&self, other: &Place) -> bool { other.path.starts_with(&self.path) }
+    pub fn covers(&self, other: &Place) -> bool {
+        other.path.starts_with(&self.path)
+    }
 
     /// Whether it is a variable alone.
-    pub fn is_variable(&self) -> bool { matches!(self.expr, Expr::Path(_)) }
+    pub fn is_variable(&self) -> bool {
+        matches!(self.expr, Expr::Path(_))
+    }
 }
 
 /// Whether a `let` of this value stores a `&mut` to something that exists: `&mut x`, `v.iter_mut()`, `v.last_mut().unwrap()`.
 pub fn stores_mut(e: &Expr) -> bool {
     match e {
         Expr::Reference(r) => r.mutability.is_some() && Place::of(&r.expr).is_some(),
-        Expr::MethodCall(m) => (m.method.to_string().ends_with("_mut") && Place::of(&m.receiver).is_some()) || stores_mut(&m.receiver),
+        Expr::MethodCall(m) => {
+            (m.method.to_string().ends_with("_mut") && Place::of(&m.receiver).is_some()) || stores_mut(&m.receiver)
+        }
         Expr::Paren(p) => stores_mut(&p.expr),
         Expr::Tuple(t) => t.elems.iter().any(stores_mut),
         _ => false,

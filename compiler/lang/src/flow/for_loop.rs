@@ -120,7 +120,9 @@ impl<T: Int> Counter for Scalar<T> {
     fn one() -> Self {
         Tile::new(int_handle(T::ELEM, 1))
     }
-    fn successor(self) -> Self { self + Self::one() }
+    fn successor(self) -> Self {
+        self + Self::one()
+    }
 }
 
 impl<T: Int> Loop for RunTimeFor<T> {
@@ -185,7 +187,9 @@ pub fn span<A: CountsTo<B>, B: Counter>(lo: A, hi: B) -> Span<B> {
 
 /// What `lo..=hi` becomes.
 #[track_caller]
-pub fn span_inclusive<A: CountsTo<B>, B: Counter>(lo: A, hi: B) -> Span<B> { span(lo, hi.successor()) }
+pub fn span_inclusive<A: CountsTo<B>, B: Counter>(lo: A, hi: B) -> Span<B> {
+    span(lo, hi.successor())
+}
 
 /// A run-time loop, also for compile-time bounds: `for i in range(0, 100)`.
 #[track_caller]

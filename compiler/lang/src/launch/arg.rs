@@ -92,15 +92,12 @@ impl ViewArg<'_> {
         let (mut align16, mut small) = (self.ptr as usize % 16 == 0, true);
         let mut span = bytes;
         for i in 0..rank {
-            // An axis of one element is never stepped along: its stride says nothing.
-            if self.extents[i] > 1 {
-                let stride = self.strides[i].saturating_mul(bytes);
-                align16 &= i + 1 == rank || stride % 16 == 0;
-                span = span.saturating_add(stride.saturating_abs().saturating_mul(self.extents[i] - 1));
-            }
+            let stride = self.strides[i].saturating_mul(bytes);
+            align16 &= i + 1 == rank || stride % 16 == 0;
+            span = span.saturating_add(stride.saturating_abs().saturating_mul((self.extents[i] - 1).max(0)));
             small &= self.extents[i] < 1 << 31;
         }
-        let unit = rank == 0 || self.strides[rank - 1] == 1 || self.extents[rank - 1] <= 1;
+        let unit = rank == 0 || self.strides[rank - 1] == 1;
         ViewFacts { unit, align16, small: small && span < 1 << 31 }
     }
 }

@@ -4,10 +4,10 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use tegula::prelude::*;
-use tegula_lang::launch::{ArgData, LaunchDesc, PackedArg, ViewArg};
 use tegula_ir::layout::Layout;
 use tegula_ir::oracle::{self, OracleArg};
 use tegula_ir::{Kernel, Quant};
+use tegula_lang::launch::{ArgData, LaunchDesc, PackedArg, ViewArg};
 extern crate tegula_lang as tegula;
 
 /// A tensor in row-major order.
@@ -18,9 +18,13 @@ pub struct Tensor<T> {
 }
 
 impl<T: Elem> Tensor<T> {
-    pub fn new(shape: &[usize], f: impl FnMut(usize) -> T) -> Self { Tensor { data: (0..shape.iter().product()).map(f).collect(), shape: shape.to_vec() } }
+    pub fn new(shape: &[usize], f: impl FnMut(usize) -> T) -> Self {
+        Tensor { data: (0..shape.iter().product()).map(f).collect(), shape: shape.to_vec() }
+    }
     /// Every byte 0xA5: what is not written shows.
-    pub fn poisoned(shape: &[usize]) -> Self { Tensor::new(shape, |_| T::from_bits(0xA5A5_A5A5_A5A5_A5A5)) }
+    pub fn poisoned(shape: &[usize]) -> Self {
+        Tensor::new(shape, |_| T::from_bits(0xA5A5_A5A5_A5A5_A5A5))
+    }
 
     fn view(&self, mutable: bool) -> ArgData<'_> {
         let rank = self.shape.len();
@@ -31,15 +35,28 @@ impl<T: Elem> Tensor<T> {
             stride *= self.shape[i] as i64;
         }
         let ptr = self.data.as_ptr() as *mut u8;
-        ArgData::View(ViewArg { ptr, elem: T::ELEM, mutable, rank: rank as u8, extents, strides, owner: None, borrow: PhantomData })
+        ArgData::View(ViewArg {
+            ptr,
+            elem: T::ELEM,
+            mutable,
+            rank: rank as u8,
+            extents,
+            strides,
+            owner: None,
+            borrow: PhantomData,
+        })
     }
 }
 
 impl<'a, T: Elem, const R: usize> Arg<'a, View<T, R>> for &'a Tensor<T> {
-    fn arg(self) -> ArgData<'a> { self.view(false) }
+    fn arg(self) -> ArgData<'a> {
+        self.view(false)
+    }
 }
 impl<'a, T: Elem, const R: usize> Arg<'a, ViewMut<T, R>> for &'a mut Tensor<T> {
-    fn arg(self) -> ArgData<'a> { self.view(true) }
+    fn arg(self) -> ArgData<'a> {
+        self.view(true)
+    }
 }
 
 /// A packed matrix: GGUF bytes of K × N.
@@ -52,7 +69,15 @@ pub struct PackedTensor {
 impl<'a, Q: Format> Arg<'a, Packed<Q>> for &'a PackedTensor {
     fn arg(self) -> ArgData<'a> {
         let (k, n) = (self.k as i64, self.n as i64);
-        ArgData::Packed(PackedArg { ptr: self.bytes.as_ptr(), k, n, quant: self.quant, layout: Layout::Gguf, owner: None, borrow: PhantomData })
+        ArgData::Packed(PackedArg {
+            ptr: self.bytes.as_ptr(),
+            k,
+            n,
+            quant: self.quant,
+            layout: Layout::Gguf,
+            owner: None,
+            borrow: PhantomData,
+        })
     }
 }
 
@@ -80,12 +105,19 @@ impl Executor for Oracle {
                 ArgData::Packed(p) => {
                     let len = p.layout.bytes(p.quant, p.k as usize, p.n as usize).unwrap();
                     let bytes = unsafe { std::slice::from_raw_parts(p.ptr, len) };
-                    OracleArg::Packed(oracle::PackedArg { bytes, k: p.k as usize, n: p.n as usize, quant: p.quant, layout: p.layout })
+                    OracleArg::Packed(oracle::PackedArg {
+                        bytes,
+                        k: p.k as usize,
+                        n: p.n as usize,
+                        quant: p.quant,
+                        layout: p.layout,
+                    })
                 }
             })
             .collect();
         let options = oracle::Options { checked: l.checked, sanitize: true, ..Default::default() };
-        let report = oracle::run(&kernel, &mut args, l.grid, &options).map_err(|e| LaunchError::executor(l.kernel.name, e))?;
+        let report =
+            oracle::run(&kernel, &mut args, l.grid, &options).map_err(|e| LaunchError::executor(l.kernel.name, e))?;
         self.printed.borrow_mut().extend(report.printed.iter().map(|p| p.text.clone()));
         *self.last.borrow_mut() = Some(kernel);
         Ok(())
