@@ -100,6 +100,8 @@ struct Use {
     index: usize,
     operand: Option<usize>,
     deep: bool,
+    /// It needs the value in memory.
+    memory: bool,
 }
 
 impl<'k> Planner<'k> {
@@ -143,15 +145,18 @@ impl<'k> Planner<'k> {
         let mut uses: HashMap<Value, Vec<Use>> = HashMap::new();
         for (index, op) in r.ops.iter().enumerate() {
             for (i, v) in op.operands.iter().enumerate() {
-                uses.entry(*v).or_default().push(Use { index, operand: Some(i), deep: false });
+                let memory = needs_memory(self.k, op, i);
+                uses.entry(*v).or_default().push(Use { index, operand: Some(i), deep: false, memory });
             }
             let in_loop = matches!(op.kind, OpKind::For | OpKind::While);
             for inner in &op.regions {
-                nested_uses(inner, in_loop, &mut |v, deep| uses.entry(v).or_default().push(Use { index, operand: None, deep }));
+                nested_uses(self.k, inner, in_loop, &mut |v, deep, memory| {
+                    uses.entry(v).or_default().push(Use { index, operand: None, deep, memory });
+                });
             }
         }
         for v in &r.yields {
-            uses.entry(*v).or_default().push(Use { index: r.ops.len(), operand: None, deep: false });
+            uses.entry(*v).or_default().push(Use { index: r.ops.len(), operand: None, deep: false, memory: false });
         }
         let writes: Vec<BTreeSet<Value>> = r.ops.iter().map(|op| self.writes(op)).collect();
 
@@ -186,9 +191,9 @@ impl<'k> Planner<'k> {
         let (mut roots, mut deep, mut memory) = (BTreeSet::new(), false, false);
         for u in uses {
             deep |= u.deep;
+            memory |= u.memory;
             match (u.operand, r.ops.get(u.index)) {
-                (Some(i), Some(user)) => {
-                    memory |= needs_memory(self.k, user, i);
+                (Some(_), Some(user)) => {
                     let result = user.results.first().copied();
                     match result.filter(|x| *x != v && matches!(self.plan.mode(*x), Mode::Virtual | Mode::Alias)) {
                         Some(x) => {
@@ -357,14 +362,15 @@ impl<'k> Planner<'k> {
     }
 }
 
-/// Calls `f` with each value that a region uses and does not define, and whether a loop lies between.
-fn nested_uses(r: &Region, deep: bool, f: &mut impl FnMut(Value, bool)) {
+/// Calls `f` with each value that a region uses and does not define, whether a loop lies between, and whether the use
+/// needs it in memory.
+fn nested_uses(k: &Kernel, r: &Region, deep: bool, f: &mut impl FnMut(Value, bool, bool)) {
     for op in &r.ops {
-        op.operands.iter().for_each(|v| f(*v, deep));
+        op.operands.iter().enumerate().for_each(|(i, v)| f(*v, deep, needs_memory(k, op, i)));
         let deeper = deep || matches!(op.kind, OpKind::For | OpKind::While);
-        op.regions.iter().for_each(|inner| nested_uses(inner, deeper, f));
+        op.regions.iter().for_each(|inner| nested_uses(k, inner, deeper, f));
     }
-    r.yields.iter().for_each(|v| f(*v, deep));
+    r.yields.iter().for_each(|v| f(*v, deep, false));
 }
 
 /// Whether `user` reads operand `i` in an order that only memory serves.
