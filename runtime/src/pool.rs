@@ -15,8 +15,9 @@
 //!   generation has another upper half. The number of chunks left lives in the same word for the same reason: a
 //!   thread never judges an old counter by a new bound. (A thread would have to sleep between read and exchange for
 //!   exactly 2^32 launches to be fooled.)
-//! - `done` is raised (AcqRel) after a chunk's work and read (Acquire) by the launcher, so all that kernels wrote
-//!   happens before the launch returns; the last access of a worker to the job is before that.
+//! - `done` is raised (AcqRel) after a thread's last chunk and read (Acquire) by the launcher, so all that kernels wrote
+//!   happens before the launch returns; the last access of a worker to the job is before that. A thread that has done
+//!   chunks and not said so yet keeps the launcher waiting, so all its chunks are of one launch.
 //! - Parking: a worker raises `parked`, then looks at `gate` again; the launcher changes `gate`, then looks at `parked`.
 //!   Both SeqCst: one of them sees the other, so no worker sleeps through a launch (and if it did, the launch would
 //!   only be slower).
@@ -73,7 +74,7 @@ struct Padded<T>(T);
 struct Shared {
     /// Generation << 32 | chunks not yet claimed.
     claims: Padded<AtomicU64>,
-    /// Chunks done in this launch.
+    /// Chunks done in this launch, by threads that find no more to take.
     done: Padded<AtomicU32>,
     /// Changes with every launch: what idle workers watch and park on.
     gate: Padded<AtomicU32>,
@@ -284,12 +285,14 @@ impl Shared {
         }
     }
 
+    /// Takes and does chunks until none is left, then says how many.
     fn take_chunks(&self, thread: usize) {
+        let mut done = 0;
         loop {
             let seen = self.claims.0.load(Acquire);
             let left = seen as u32;
             if left == 0 {
-                return;
+                break;
             }
             let job = self.job.load(Relaxed);
             if self.claims.0.compare_exchange_weak(seen, seen - 1, AcqRel, Relaxed).is_err() {
@@ -299,7 +302,10 @@ impl Shared {
             // lives; that `job` is the one of this launch is shown at the top of the file.
             let job = unsafe { &*job };
             job.run(job.cut.chunks() - left, thread);
-            self.done.0.fetch_add(1, AcqRel);
+            done += 1;
+        }
+        if done > 0 {
+            self.done.0.fetch_add(done, AcqRel);
         }
     }
 
