@@ -13,7 +13,7 @@ mod generate;
 mod statements;
 
 use super::{Arg, Expected, Row, on_oracle};
-use crate::{Elem, Kernel, OpKind, Type};
+use crate::{Elem, Kernel, OpKind, Quant, Type, layout::Layout};
 use std::collections::BTreeMap;
 
 /// The SplitMix64 generator.
@@ -22,6 +22,11 @@ pub fn next(state: &mut u64) -> u64 {
     let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// The bytes of a K × N packed matrix of random codes and moderate scales.
+pub fn packed(seed: u64, quant: Quant, layout: Layout, k: usize, n: usize) -> Vec<u8> {
+    data::Random(seed).packed(quant, layout, k, n)
 }
 
 /// What to make.
