@@ -1,5 +1,10 @@
 //! Kernels as text, compiled and run, against the oracle.
 
 mod basic;
+mod control;
 mod elementwise;
 mod harness;
+mod memory;
+mod ops;
+mod packed;
+mod report;

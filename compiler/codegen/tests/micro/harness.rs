@@ -9,7 +9,7 @@ use tegula_codegen::{
 };
 
 /// The targets of these tests.
-pub const TARGETS: [&str; 3] = ["x86-64-v3", "x86-64-v4", "x86-64-v4,+avx512vnni"];
+pub const TARGETS: [&str; 4] = ["x86-64-v3", "x86-64-v3,+avxvnni", "x86-64-v4", "x86-64-v4,+avx512vnni"];
 
 /// Whether this machine runs code for `target`.
 pub fn runs(target: &str) -> bool {
@@ -19,7 +19,8 @@ pub fn runs(target: &str) -> bool {
         && std::is_x86_feature_detected!("avx512dq")
         && std::is_x86_feature_detected!("avx512vl");
     avx2 && (!target.contains("v4") || avx512)
-        && (!target.contains("vnni") || std::is_x86_feature_detected!("avx512vnni"))
+        && (!target.contains("avxvnni") || std::is_x86_feature_detected!("avxvnni"))
+        && (!target.contains("avx512vnni") || std::is_x86_feature_detected!("avx512vnni"))
 }
 
 /// A compiled function of eight addresses.
