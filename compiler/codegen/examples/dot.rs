@@ -2,25 +2,30 @@
 //!
 //! Each figure is the median of many short runs on one thread; fractions are of a loop of independent fma (or of a plain
 //! read of memory) that is timed right before each run, so that they hold on a busy machine too. NAMEs choose among
-//! `blocks`, `gemm`, `decode`, `prefill`.
+//! `blocks`, `gemm`, `kernels` (the same as whole kernels of tile IR), `decode`, `prefill`.
 
 #[allow(dead_code)]
 #[path = "../tests/micro/harness.rs"]
 mod harness;
 
 use harness::{Function, Random, Scratch, TARGETS, compile, runs};
-use tegula_codegen::lower::cpu::{
-    build::V,
-    micro::{
-        Code, Stride,
-        dot::{Dot, DotOperands, Order},
-        gemm::{Gemm, Kind, Operands, Stored},
-        grouped::{Grouped, GroupedOperands},
+use tegula_codegen::{
+    lower::cpu::{
+        build::V,
+        micro::{
+            Code, Stride,
+            dot::{Dot, DotOperands, Order},
+            gemm::{Gemm, Kind, Operands, Stored},
+            grouped::{Grouped, GroupedOperands},
+        },
     },
+    service,
 };
 use tegula_ir::{
-    Elem, Quant,
+    Attr, Attrs, Builder, Elem, Kernel, Key, Loc, PackedType, QTileType, Quant, Scalar, Type, Value, ViewFacts,
+    ViewType, abi,
     layout::{Layout, panel},
+    protocol::{Emit, Request, Response},
 };
 
 fn main() {
@@ -35,6 +40,9 @@ fn main() {
         }
         if wanted("gemm") && !integers_only {
             gemm(target, &peak);
+        }
+        if wanted("kernels") && !integers_only {
+            kernels(target, &peak);
         }
         if wanted("decode") {
             decode(target);
@@ -233,6 +241,116 @@ impl Read {
         let pointers = [self.1.address(), out.address()];
         Self::BYTES as f64 / seconds(|| unsafe { self.0.call(&pointers) })
     }
+}
+
+/// C = A·B, n × n × n, by a kernel of tile IR; B is a view, or a packed f32 matrix.
+fn kernels(target: &str, peak: &Peak) {
+    for n in [512usize, 1024] {
+        for (bm, bn, bk) in [(128, 128, 256), (128, 256, 256), (64, 512, 256)] {
+            for packed in [false, true] {
+                let request = Request {
+                    kernel: matmul(bm, bn, bk, packed).text(),
+                    target: format!("cpu:{target}"),
+                    emit: Emit::Artifact,
+                    checked: false,
+                };
+                let Response::Ok { bytes, meta } = service::answer(&request) else { panic!("the kernel has no code") };
+                let dir = tempfile::tempdir().unwrap();
+                let file = dir.path().join("k.so");
+                std::fs::write(&file, bytes).unwrap();
+                // SAFETY: the object was made above; its entry has this type.
+                let library = unsafe { libloading::Library::new(&file) }.unwrap();
+                let entry: libloading::Symbol<abi::EntryFn> = unsafe { library.get(abi::ENTRY.as_bytes()) }.unwrap();
+                let random = Random::new(5).floats(n * n);
+                let mut memory = [n * n * 4; 3].map(Scratch::zeroed);
+                let at: Vec<u64> = memory.iter_mut().map(|m| m.address() as u64).collect();
+                for &p in &at[..2] {
+                    unsafe { std::ptr::copy_nonoverlapping(random.as_ptr(), p as *mut f32, n * n) };
+                }
+                let size = n as u64;
+                let view = |p: u64| vec![p, size, size, size, 1];
+                let b = if packed { vec![at[1], size, size] } else { view(at[1]) };
+                let words = [view(at[0]), b, view(at[2])].concat();
+                let mut scratch = Scratch::new(meta.scratch_bytes as usize);
+                extern "C" fn report(_: *const abi::Ctx, _: u32, _: u64, _: i64) {}
+                let grid = [n / bn, n / bm, 1].map(|g| g as i32);
+                let ctx = abi::Ctx { grid, flags: 0, report, user: std::ptr::null_mut() };
+                let programs = (n / bn * (n / bm)) as u64;
+                let scratch = scratch.address().cast_mut();
+                let (mut rates, mut best) = (vec![], 0f64);
+                let fraction = median(31, || {
+                    let top = peak.flops();
+                    // SAFETY: arguments by the ABI, in memory that is alive.
+                    let time = seconds(|| unsafe { entry(words.as_ptr(), &raw const ctx, 0, programs, scratch) });
+                    let rate = 2.0 * (n as f64).powi(3) / time;
+                    rates.push(rate);
+                    best = best.max(rate);
+                    rate / top
+                });
+                rates.sort_by(f64::total_cmp);
+                println!(
+                    "  kernel {n:4} tile {bm}x{bn}x{bk} {}: {:.0} GFLOP/s median, {:.0} best, {fraction:.3} of peak",
+                    if packed { "packed  " } else { "unpacked" },
+                    rates[15] * 1e-9,
+                    best * 1e-9
+                );
+            }
+        }
+    }
+}
+
+/// The matmul kernel: programs of the grid's first axis walk N, of the second M.
+fn matmul(bm: usize, bn: usize, bk: usize, packed: bool) -> Kernel {
+    use tegula_ir::OpKind as K;
+    let mut b = Builder::new("matmul");
+    let facts = ViewFacts { unit: true, align16: true, small: true };
+    let view = |mutable| Type::View(ViewType { elem: Elem::F32, rank: 2, mutable, facts });
+    let x = b.param("a", view(false));
+    let w = b.param(
+        "b",
+        if packed { Type::Packed(PackedType { quant: Quant::F32, layout: "panel16".into() }) } else { view(false) },
+    );
+    let y = b.param("c", view(true));
+    let (i32, i64) = (Type::scalar(Elem::I32), Type::scalar(Elem::I64));
+    let axis = |axis: i64| Attrs::new().with(Key::Axis, Attr::Int(axis));
+    let number = |e: Elem, v: i64| Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_i64(e, v)));
+    let op = |b: &mut Builder, kind, operands: &[Value], ty: &Type, attrs| {
+        b.op1(kind, operands, ty.clone(), attrs, Loc::unknown())
+    };
+    let position = |b: &mut Builder, along: i64, extent: usize| {
+        let p = op(b, K::ProgramId, &[], &i32, axis(along));
+        let p = op(b, K::Cast, &[p], &i64, Attrs::new());
+        let e = op(b, K::Const, &[], &i64, number(Elem::I64, extent as i64));
+        op(b, K::Mul, &[p, e], &i64, Attrs::new())
+    };
+    let (n, m) = (position(&mut b, 0, bn), position(&mut b, 1, bm));
+    let acc_type = Type::tile(Elem::F32, [bm, bn]);
+    let zero = Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_f64(Elem::F32, 0.0)));
+    let acc = op(&mut b, K::Const, &[], &acc_type, zero);
+    let end = op(&mut b, K::Dim, &[x], &i32, axis(1));
+    let lo = op(&mut b, K::Const, &[], &i32, number(Elem::I32, 0));
+    let step = op(&mut b, K::Const, &[], &i32, number(Elem::I32, bk as i64));
+    let args = b.open(&[i32.clone(), acc_type.clone()]);
+    let k = op(&mut b, K::Cast, &[args[0]], &i64, Attrs::new());
+    let tile = |r, c| Type::tile(Elem::F32, [r, c]);
+    let left = op(&mut b, K::Load, &[x, m, k], &tile(bm, bk), Attrs::new());
+    let right = if packed {
+        let q = op(
+            &mut b,
+            K::PackedLoad,
+            &[w, k, n],
+            &Type::QTile(QTileType { quant: Quant::F32, k: bk, n: bn }),
+            Attrs::new(),
+        );
+        op(&mut b, K::Dequant, &[q], &tile(bk, bn), Attrs::new())
+    } else {
+        op(&mut b, K::Load, &[w, k, n], &tile(bk, bn), Attrs::new())
+    };
+    let next = op(&mut b, K::Dot, &[left, right, args[1]], &acc_type, Attrs::new());
+    let body = b.close(vec![next]);
+    let out = b.op(K::For, &[lo, end, step, acc], &[acc_type.clone()], Attrs::new(), vec![body], Loc::unknown())[0];
+    b.op(K::Store, &[y, m, n, out], &[], Attrs::new(), vec![], Loc::unknown());
+    b.finish()
 }
 
 /// One row times a matrix of K = 2048: bytes of weights a second, from the cache and from memory.

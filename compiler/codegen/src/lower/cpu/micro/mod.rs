@@ -46,7 +46,7 @@ impl Isa {
     /// What `target` has; `None` below x86-64-v3.
     pub fn of(target: &CpuTarget) -> Option<Isa> {
         match target.level() {
-            "x86-64-v3" => Some(Isa { bits: 256, vnni: false }),
+            "x86-64-v3" => Some(Isa { bits: 256, vnni: target.has("avxvnni") }),
             "x86-64-v4" => Some(Isa { bits: 512, vnni: target.has("avx512vnni") }),
             _ => None,
         }
