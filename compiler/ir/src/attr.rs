@@ -29,7 +29,7 @@ keys! {
     N "n" "A divisor.";
     Order "order" "Memory order of an atomic: a `Sym`.";
     Pad "pad" "Value of lanes that lie outside the view (default 0).";
-    Perm "perm" "Permutation: result axis i is operand axis perm[i].";
+    Perm "perm" "Permutation: result axis i is operand axis `perm[i]`.";
     Precision "precision" "Precision of an f32 dot: `ieee`, `tf32`, `tf32x3`.";
     Reverse "reverse" "Flag: scan from the end.";
     Size "size" "Extent of a slice.";

@@ -1,7 +1,7 @@
 //! The tile IR: a small structured SSA between the language and the lowerings.
 //!
 //! A [`Kernel`] is a [`Region`] of [`Op`]s over typed [`Value`]s; `for`, `while` and `if` carry regions. The op table
-//! ([`ops`]) says what each op is called, what it means and which type rule ([`rules`]) it obeys. Text
+//! ([`ops`]) says what each op is called, what it means and which type rule it obeys. Text
 //! ([`print`](mod@print), [`parse`]) is exact both ways. The oracle ([`oracle`]) gives every op its meaning;
 //! `passes` rewrite kernels without changing it.
 

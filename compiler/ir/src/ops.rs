@@ -77,7 +77,7 @@ ops! {
     // Moving elements.
     Broadcast "broadcast" Pure Shape rules::broadcast, "Repeats along axes of extent 1; a scalar becomes any shape.";
     Reshape "reshape" Pure Shape rules::reshape, "The same elements in row-major order under another shape.";
-    Permute "permute" Pure Shape rules::permute, "Axes in another order: result axis i is operand axis perm[i].";
+    Permute "permute" Pure Shape rules::permute, "Axes in another order: result axis i is operand axis `perm[i]`.";
     Slice "slice" Pure Shape rules::slice, "`size` elements from `start` along an axis.";
     Cat "cat" Pure Shape rules::cat, "Tiles one after the other along an axis.";
 

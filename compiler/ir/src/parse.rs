@@ -229,7 +229,7 @@ impl Parser<'_> {
         let Some(kind) = OpKind::from_name(&name) else {
             return self.error(format!("there is no op `{name}`"));
         };
-        let operands = self.uses()?;
+        let operands = if self.defines() { vec![] } else { self.uses()? };
         // `{` opens attributes when a key (or nothing) follows and the op is no region op without attributes: a region
         // starts with `(`, a value, an op name or `yield`, none of which is an attribute key.
         let attrs = if self.is("{") && self.attr_follows() { self.attrs()? } else { Attrs::new() };
@@ -250,6 +250,16 @@ impl Parser<'_> {
             regions.push(self.region()?);
         }
         Ok(Op { kind, operands, results: defined, attrs, regions, loc })
+    }
+
+    /// Whether the values here are results of the next op, `%1, %2 =`, and not operands of the one before.
+    fn defines(&self) -> bool {
+        let slice = |at: usize| self.tokens.get(at).map_or("", |t| &self.text[t.1.clone()]);
+        let mut at = self.at;
+        while slice(at).starts_with('%') && slice(at + 1) == "," {
+            at += 2;
+        }
+        slice(at).starts_with('%') && slice(at + 1) == "="
     }
 
     fn attr_follows(&self) -> bool {

@@ -16,16 +16,30 @@ fn lanes(kind: OpKind, operands: &[Elem], result: Elem) -> Option<Kernel> {
     let view = |elem, mutable| Type::View(ViewType { elem, rank: 1, mutable, facts: ViewFacts::default() });
     let params: Vec<Value> = operands.iter().map(|&e| b.param("x", view(e, false))).collect();
     let out = b.param("out", view(result, true));
-    let at = |b: &mut Builder| b.op1(OpKind::Const, &[], Type::scalar(Elem::I64), Attrs::new().with(Key::Value, Attr::Scalar(Scalar::zero(Elem::I64))), Loc::unknown());
+    let at = |b: &mut Builder| {
+        b.op1(
+            OpKind::Const,
+            &[],
+            Type::scalar(Elem::I64),
+            Attrs::new().with(Key::Value, Attr::Scalar(Scalar::zero(Elem::I64))),
+            Loc::unknown(),
+        )
+    };
     let zero = at(&mut b);
-    let tiles: Vec<Value> = params.iter().zip(operands).map(|(&p, &e)| b.op1(OpKind::Load, &[p, zero], Type::tile(e, [LANES]), Attrs::new(), Loc::unknown())).collect();
+    let tiles: Vec<Value> = params
+        .iter()
+        .zip(operands)
+        .map(|(&p, &e)| b.op1(OpKind::Load, &[p, zero], Type::tile(e, [LANES]), Attrs::new(), Loc::unknown()))
+        .collect();
     let r = b.op1(kind, &tiles, Type::tile(result, [LANES]), Attrs::new(), Loc::unknown());
     b.op(OpKind::Store, &[out, zero, r], &[], Attrs::new(), vec![], Loc::unknown());
     let k = b.finish();
     k.verify().is_ok().then_some(k)
 }
 
-fn bytes(v: &[Scalar]) -> Vec<u8> { v.iter().flat_map(|s| s.bits.to_le_bytes()[..s.elem.bytes()].to_vec()).collect() }
+fn bytes(v: &[Scalar]) -> Vec<u8> {
+    v.iter().flat_map(|s| s.bits.to_le_bytes()[..s.elem.bytes()].to_vec()).collect()
+}
 
 /// How many lanes were folded, of how many.
 fn check(kind: OpKind, operands: &[Elem], result: Elem, rng: &mut Rng) -> Option<(usize, usize)> {
@@ -33,7 +47,8 @@ fn check(kind: OpKind, operands: &[Elem], result: Elem, rng: &mut Rng) -> Option
     let values: Vec<Vec<Scalar>> = operands.iter().map(|&e| (0..LANES).map(|_| rng.scalar(e)).collect()).collect();
     let inputs: Vec<Vec<u8>> = values.iter().map(|v| bytes(v)).collect();
     let mut out = vec![0u8; LANES * result.bytes()];
-    let mut args: Vec<OracleArg> = inputs.iter().zip(operands).map(|(b, &e)| OracleArg::View(ViewArg::read(b, e, &[LANES as i64]))).collect();
+    let mut args: Vec<OracleArg> =
+        inputs.iter().zip(operands).map(|(b, &e)| OracleArg::View(ViewArg::read(b, e, &[LANES as i64]))).collect();
     args.push(OracleArg::View(ViewArg::write(&mut out, result, &[LANES as i64])));
     run(&k, &mut args, [1, 1, 1], &Options::default()).unwrap();
     drop(args);
@@ -67,7 +82,9 @@ fn every_elementwise_op_agrees_with_the_oracle() {
                 OpKind::Cast | OpKind::Bitcast => Elem::ALL.iter().map(|&to| (vec![e], to)).collect(),
                 OpKind::Select => vec![(vec![Elem::Bool, e, e], e)],
                 OpKind::Fma => vec![(vec![e; 3], e)],
-                OpKind::Eq | OpKind::Ne | OpKind::Lt | OpKind::Le | OpKind::Gt | OpKind::Ge => vec![(vec![e; 2], Elem::Bool)],
+                OpKind::Eq | OpKind::Ne | OpKind::Lt | OpKind::Le | OpKind::Gt | OpKind::Ge => {
+                    vec![(vec![e; 2], Elem::Bool)]
+                }
                 _ => vec![(vec![e], e), (vec![e; 2], e)],
             };
             for (operands, result) in tried {
@@ -116,7 +133,14 @@ fn fma_rounds_once() {
     // x·y = 1 − 2^-24, exactly between two floats when added to 1.
     let sum = passes::fold(OpKind::Fma, &[x, y, f(2f64.powi(-70))], Elem::F32);
     assert_eq!(sum, Some(f(1.0 - 2f64.powi(-24))));
-    let tie = passes::fold(OpKind::Fma, &[f(2f64.powi(12)), f(2f64.powi(12) + 2f64.powi(-11)), f(-2f64.powi(-40))], Elem::F32);
+    let tie = passes::fold(
+        OpKind::Fma,
+        &[f(2f64.powi(12)), f(2f64.powi(12) + 2f64.powi(-11)), f(-2f64.powi(-40))],
+        Elem::F32,
+    );
     // 2^24 + 2 − tiny would be 2^24 + 2; the product alone is 2^24 + 2.
-    assert_eq!(tie, Some(Scalar::from_f64(Elem::F32, f32::mul_add(4096.0, 4096.0 + 0.00048828125, -(2f32.powi(-40))) as f64)));
+    assert_eq!(
+        tie,
+        Some(Scalar::from_f64(Elem::F32, f32::mul_add(4096.0, 4096.0 + 0.00048828125, -(2f32.powi(-40))) as f64))
+    );
 }

@@ -17,7 +17,12 @@ fn keeps_meaning(seed: u64, pipeline: &str) -> Result<(), TestCaseError> {
     after.verify().map_err(|e| TestCaseError::fail(format!("seed {seed}: {e}\n{after}")))?;
     let found = execute(&after, seed).map_err(|e| TestCaseError::fail(format!("seed {seed}: {e}\n{after}")))?;
     let at = (0..expected.len()).find(|&i| expected[i] != found[i]);
-    prop_assert!(at.is_none(), "seed {seed}, {pipeline}: byte {at:?} differs\n{}\n{}", before.renumbered().text_without_locs(), after.renumbered().text_without_locs());
+    prop_assert!(
+        at.is_none(),
+        "seed {seed}, {pipeline}: byte {at:?} differs\n{}\n{}",
+        before.renumbered().text_without_locs(),
+        after.renumbered().text_without_locs()
+    );
     Ok(())
 }
 
@@ -62,8 +67,48 @@ fn coverage() {
     }
     use OpKind::*;
     let reached = [
-        Const, Iota, ProgramId, NumPrograms, Broadcast, Reshape, Permute, Slice, Cat, Neg, Not, Abs, Cast, Bitcast, Add, Sub, Mul, Div, Rem, Min, MinNan, And, Shl, Shr, Umulhi, Eq, Lt, Select, Fma,
-        Reduce, Scan, Dim, Load, Store, Gather, Scatter, Atomic, For, While, If, Assume, MultipleOf,
+        Const,
+        Iota,
+        ProgramId,
+        NumPrograms,
+        Broadcast,
+        Reshape,
+        Permute,
+        Slice,
+        Cat,
+        Neg,
+        Not,
+        Abs,
+        Cast,
+        Bitcast,
+        Add,
+        Sub,
+        Mul,
+        Div,
+        Rem,
+        Min,
+        MinNan,
+        And,
+        Shl,
+        Shr,
+        Umulhi,
+        Eq,
+        Lt,
+        Select,
+        Fma,
+        Reduce,
+        Scan,
+        Dim,
+        Load,
+        Store,
+        Gather,
+        Scatter,
+        Atomic,
+        For,
+        While,
+        If,
+        Assume,
+        MultipleOf,
     ];
     for kind in reached {
         assert!(ops.get(&kind).is_some_and(|&n| n >= 10), "`{}` in {:?} of 200 kernels", kind.name(), ops.get(&kind));

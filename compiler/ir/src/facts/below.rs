@@ -26,9 +26,13 @@ pub(super) struct Below {
 const MOST: usize = 6;
 
 impl Below {
-    fn plus(self, add: Option<i128>) -> Option<Below> { Some(Below { add: self.add.checked_add(add?)?, ..self }) }
+    fn plus(self, add: Option<i128>) -> Option<Below> {
+        Some(Below { add: self.add.checked_add(add?)?, ..self })
+    }
     /// The bound of a value that is less by at least `by`.
-    pub fn lowered(self, by: i128) -> Option<Below> { self.plus(self.mul.checked_mul(by)) }
+    pub fn lowered(self, by: i128) -> Option<Below> {
+        self.plus(self.mul.checked_mul(by))
+    }
 
     /// The best `add`, knowing a divisor of the value and of the extent.
     pub fn tight(self, divisor: u64, dims: &HashMap<Extent, u64>) -> Below {

@@ -1,10 +1,12 @@
 //! Divisibility: the largest number known to divide every element. 0 stands for "every number": the elements are zero.
 
-use crate::ops::OpKind::{self, *};
 use super::range::Range;
+use crate::ops::OpKind::{self, *};
 
 /// The greatest common divisor; 0 is its neutral element.
-pub fn gcd(a: u64, b: u64) -> u64 { if b == 0 { a } else { gcd(b, a % b) } }
+pub fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
 
 /// A number that both divide a multiple of: the least common multiple, or the larger if that is too large.
 pub(super) fn lcm(a: u64, b: u64) -> u64 {
@@ -15,10 +17,14 @@ pub(super) fn lcm(a: u64, b: u64) -> u64 {
 }
 
 /// The divisor of one value. The least i64 is divisible by 2^63.
-pub(super) fn of(v: i128) -> u64 { u64::try_from(v.unsigned_abs()).unwrap_or(1 << 63) }
+pub(super) fn of(v: i128) -> u64 {
+    u64::try_from(v.unsigned_abs()).unwrap_or(1 << 63)
+}
 
 /// What still divides a value of which only the low bits are kept: the power of two.
-pub(super) fn wrapped(d: u64) -> u64 { d & d.wrapping_neg() }
+pub(super) fn wrapped(d: u64) -> u64 {
+    d & d.wrapping_neg()
+}
 
 fn product(a: u64, b: u64) -> u64 {
     // The power of two survives whatever the product's size.
@@ -52,7 +58,13 @@ pub(super) fn elementwise(kind: OpKind, bits: u32, d: &[u64], r: &[Range]) -> u6
             _ => 1,
         },
         // The low bits that are zero in both, or in one.
-        (And, &[a, b]) => if a == 0 || b == 0 { 0 } else { wrapped(a).max(wrapped(b)) },
+        (And, &[a, b]) => {
+            if a == 0 || b == 0 {
+                0
+            } else {
+                wrapped(a).max(wrapped(b))
+            }
+        }
         (Or | Xor, &[a, b]) => wrapped(gcd(wrapped(a), wrapped(b))),
         _ => 1,
     }

@@ -9,12 +9,14 @@
 mod below;
 mod divisor;
 mod range;
+mod show;
 mod steps;
 mod transfer;
 mod walk;
 
 pub use divisor::gcd;
 pub use range::Range;
+pub use show::show;
 pub use steps::Step;
 
 use crate::{
@@ -82,19 +84,29 @@ pub struct Facts<'k> {
 
 impl<'k> Facts<'k> {
     /// Analyses a kernel that [`Kernel::verify`] accepts.
-    pub fn of(kernel: &'k Kernel) -> Facts<'k> { walk::analyse(kernel) }
+    pub fn of(kernel: &'k Kernel) -> Facts<'k> {
+        walk::analyse(kernel)
+    }
 
-    fn get(&self, v: Value) -> Option<&Fact> { self.values.get(v.0 as usize)?.as_ref() }
+    fn get(&self, v: Value) -> Option<&Fact> {
+        self.values.get(v.0 as usize)?.as_ref()
+    }
 
     /// The range of the elements of an integer or bool tile. `None` for floats, views, packed matrices and code that is
     /// never reached.
-    pub fn range(&self, v: Value) -> Option<Range> { self.get(v)?.range }
+    pub fn range(&self, v: Value) -> Option<Range> {
+        self.get(v)?.range
+    }
 
     /// The largest number known to divide every element: 0 when all elements are zero, 1 when nothing is known.
-    pub fn divisor(&self, v: Value) -> u64 { self.get(v).map_or(1, |f| f.divisor) }
+    pub fn divisor(&self, v: Value) -> u64 {
+        self.get(v).map_or(1, |f| f.divisor)
+    }
 
     /// The largest number known to divide the elements at index 0 along the last axis: where each row starts.
-    pub fn row_divisor(&self, v: Value) -> u64 { self.get(v).map_or(1, |f| f.first) }
+    pub fn row_divisor(&self, v: Value) -> u64 {
+        self.get(v).map_or(1, |f| f.first)
+    }
 
     /// The value that every element has.
     pub fn constant(&self, v: Value) -> Option<Scalar> {
@@ -104,7 +116,9 @@ impl<'k> Facts<'k> {
     }
 
     /// How the elements advance along an axis.
-    pub fn step(&self, v: Value, axis: usize) -> Option<Step> { *self.get(v)?.steps.get(axis)? }
+    pub fn step(&self, v: Value, axis: usize) -> Option<Step> {
+        *self.get(v)?.steps.get(axis)?
+    }
 
     /// How the elements of `v` advance along an axis, if that is known to be exact: neighbours differ by this much, and
     /// nothing wraps but at the limits of the element type.
@@ -127,16 +141,22 @@ impl<'k> Facts<'k> {
     /// Bytes, a power of two up to 16, that divide the address of the first element of every row (along the tile's last
     /// axis) of a load, store, gather, scatter or atomic. At least the size of an element, to which every view is
     /// aligned; 1 for other ops.
-    pub fn alignment(&self, op: &Op) -> usize { self.accesses.get(&std::ptr::from_ref(op)).map_or(1, |a| a.alignment) }
+    pub fn alignment(&self, op: &Op) -> usize {
+        self.accesses.get(&std::ptr::from_ref(op)).map_or(1, |a| a.alignment)
+    }
 
     /// Whether neighbours along the last axis of a gather, scatter or atomic are neighbours in memory: the last index
     /// advances by one exactly, the others stay, and the view's innermost stride is 1.
     pub fn contiguous(&self, op: &Op) -> bool {
         let Some(Type::View(view)) = op.operands.first().map(|&v| self.kernel.ty(v)) else { return false };
-        let Some(last) = op.operands.get(1).and_then(|&v| self.kernel.ty(v).as_tile()?.rank().checked_sub(1)) else { return false };
+        let Some(last) = op.operands.get(1).and_then(|&v| self.kernel.ty(v).as_tile()?.rank().checked_sub(1)) else {
+            return false;
+        };
         let wanted = |axis: usize| if axis + 1 == view.rank { 1 } else { 0 };
         let indices = op.operands.iter().skip(1).take(view.rank).enumerate();
-        view.facts.unit && view.rank > 0 && indices.into_iter().all(|(axis, &v)| self.exact_step(v, last) == Some(wanted(axis)))
+        view.facts.unit
+            && view.rank > 0
+            && indices.into_iter().all(|(axis, &v)| self.exact_step(v, last) == Some(wanted(axis)))
     }
 }
 

@@ -19,19 +19,33 @@ pub struct Range {
 
 impl Range {
     /// From `lo` to `hi`, both included.
-    pub fn new(lo: i128, hi: i128) -> Range { Range { lo, hi } }
+    pub fn new(lo: i128, hi: i128) -> Range {
+        Range { lo, hi }
+    }
     /// All values of an integer type or bool; `None` for floats, which have no range.
-    pub fn full(e: Elem) -> Option<Range> { (!e.is_float()).then(|| Range::new(limits(e).0, limits(e).1)) }
+    pub fn full(e: Elem) -> Option<Range> {
+        (!e.is_float()).then(|| Range::new(limits(e).0, limits(e).1))
+    }
     /// One value.
-    pub fn point(v: i128) -> Range { Range::new(v, v) }
+    pub fn point(v: i128) -> Range {
+        Range::new(v, v)
+    }
     /// Whether `v` lies inside.
-    pub fn contains(self, v: i128) -> bool { self.lo <= v && v <= self.hi }
+    pub fn contains(self, v: i128) -> bool {
+        self.lo <= v && v <= self.hi
+    }
     /// The only value.
-    pub fn single(self) -> Option<i128> { (self.lo == self.hi).then_some(self.lo) }
+    pub fn single(self) -> Option<i128> {
+        (self.lo == self.hi).then_some(self.lo)
+    }
     /// Whether all values lie in another range.
-    pub fn within(self, outer: Range) -> bool { outer.lo <= self.lo && self.hi <= outer.hi }
+    pub fn within(self, outer: Range) -> bool {
+        outer.lo <= self.lo && self.hi <= outer.hi
+    }
     /// The least range around both.
-    pub fn join(self, other: Range) -> Range { Range::new(self.lo.min(other.lo), self.hi.max(other.hi)) }
+    pub fn join(self, other: Range) -> Range {
+        Range::new(self.lo.min(other.lo), self.hi.max(other.hi))
+    }
 
     fn hull(values: impl IntoIterator<Item = i128>) -> Range {
         values.into_iter().map(Range::point).reduce(Range::join).unwrap_or(Range::point(0))
@@ -99,7 +113,9 @@ pub(super) fn elementwise(kind: OpKind, e: Elem, x: &[Range]) -> Option<Range> {
 }
 
 /// The least number of the form 2ⁿ−1 that is not below `v`.
-fn ones(v: i128) -> i128 { (1i128 << (128 - v.leading_zeros())) - 1 }
+fn ones(v: i128) -> i128 {
+    (1i128 << (128 - v.leading_zeros())) - 1
+}
 
 /// Whether a comparison is known.
 fn truth(kind: OpKind, a: Range, b: Range) -> Range {

@@ -1,12 +1,12 @@
 //! How the elements of a tile advance along each axis: what tells a contiguous access from a scattered one.
 
+use super::{Fact, range::Range};
 use crate::{
     attr::Key,
     kernel::{Kernel, Op},
     ops::OpKind::{self, *},
     types::TileType,
 };
-use super::{Fact, range::Range};
 
 /// Along an axis, each element is the one before plus `by`, modulo 2^`bits`.
 ///
@@ -28,11 +28,15 @@ impl Step {
         let above = 128 - bits;
         Step { by: ((by << above) >> above) as i64, bits }
     }
-    fn is_zero(self, bits: u32) -> bool { self.by == 0 && self.bits >= bits }
+    fn is_zero(self, bits: u32) -> bool {
+        self.by == 0 && self.bits >= bits
+    }
 }
 
 /// The steps of a tile whose elements are all the same.
-pub(super) fn uniform(t: &TileType) -> Steps { vec![Some(Step { by: 0, bits: t.elem.bits() }); t.rank()] }
+pub(super) fn uniform(t: &TileType) -> Steps {
+    vec![Some(Step { by: 0, bits: t.elem.bits() }); t.rank()]
+}
 
 /// The steps of a tile of which nothing is known: along an axis of extent 1 there is nothing to know.
 pub(super) fn unknown(t: &TileType) -> Steps {
@@ -46,7 +50,9 @@ fn join(a: Option<Step>, b: Option<Step>) -> Option<Step> {
 }
 
 /// What holds of either tile.
-pub(super) fn join_all(a: &Steps, b: &Steps) -> Steps { a.iter().zip(b).map(|(&a, &b)| join(a, b)).collect() }
+pub(super) fn join_all(a: &Steps, b: &Steps) -> Steps {
+    a.iter().zip(b).map(|(&a, &b)| join(a, b)).collect()
+}
 
 /// The steps of an op's result.
 pub(super) fn of(kernel: &Kernel, op: &Op, x: &[Fact], to: &TileType) -> Steps {

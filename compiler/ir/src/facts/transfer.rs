@@ -105,7 +105,7 @@ fn interval(kernel: &Kernel, op: &Op, v: Value, x: &[Fact], t: &TileType) -> Opt
 fn divides(kernel: &Kernel, op: &Op, x: &[Fact], d: &[u64], exact: Range) -> u64 {
     match op.kind {
         Const => exact.single().map_or(1, divisor::of),
-        Iota => if exact.hi == 0 { 0 } else { 1 },
+        Iota if exact.hi == 0 => 0,
         Dim | PackedDim => 1,
         Broadcast | Reshape | Permute | Slice | Sort | Take => d[0],
         Cat => d.iter().copied().fold(0, divisor::gcd),

@@ -20,7 +20,15 @@ pub(super) fn analyse(kernel: &Kernel) -> Facts<'_> {
     let mut defs = HashMap::new();
     kernel.body.walk(&mut |op| defs.extend(op.results.iter().map(|&v| (v, op))));
     let n = kernel.types.len();
-    let mut walk = Walk { kernel, defs, now: vec![None; n], at_def: vec![None; n], dims: HashMap::new(), undo: vec![], accesses: HashMap::new() };
+    let mut walk = Walk {
+        kernel,
+        defs,
+        now: vec![None; n],
+        at_def: vec![None; n],
+        dims: HashMap::new(),
+        undo: vec![],
+        accesses: HashMap::new(),
+    };
     kernel.body.args.iter().for_each(|&v| walk.define(v, None));
     walk.region(&kernel.body);
     Facts { kernel, values: walk.at_def, accesses: walk.accesses }
@@ -45,12 +53,17 @@ enum Undo {
 }
 
 impl<'k> Walk<'k> {
-    fn tile(&self, v: Value) -> Option<&'k TileType> { self.kernel.ty(v).as_tile() }
+    fn tile(&self, v: Value) -> Option<&'k TileType> {
+        self.kernel.ty(v).as_tile()
+    }
     fn fact(&self, v: Value) -> Fact {
-        let unknown = || self.tile(v).map_or_else(|| Fact::unknown(&TileType::new(crate::elem::Elem::F32, [])), Fact::unknown);
+        let unknown =
+            || self.tile(v).map_or_else(|| Fact::unknown(&TileType::new(crate::elem::Elem::F32, [])), Fact::unknown);
         self.now[v.0 as usize].clone().unwrap_or_else(unknown)
     }
-    fn facts(&self, values: &[Value]) -> Vec<Fact> { values.iter().map(|&v| self.fact(v)).collect() }
+    fn facts(&self, values: &[Value]) -> Vec<Fact> {
+        values.iter().map(|&v| self.fact(v)).collect()
+    }
 
     /// Notes what is known of a new value; `None`: its type.
     fn define(&mut self, v: Value, fact: Option<Fact>) {
@@ -112,11 +125,15 @@ impl<'k> Walk<'k> {
     }
 
     /// The axis that a `dim` op asks about.
-    fn extent(&self, op: &Op) -> Option<Extent> { Some(self.axis_of(op.operands[0], op.attrs.int(Key::Axis)? as usize)) }
+    fn extent(&self, op: &Op) -> Option<Extent> {
+        Some(self.axis_of(op.operands[0], op.attrs.int(Key::Axis)? as usize))
+    }
     /// A narrowed view has the other axes of the view that it is a part of.
     fn axis_of(&self, view: Value, axis: usize) -> Extent {
         match self.defs.get(&view) {
-            Some(op) if op.kind == Narrow && op.attrs.int(Key::Axis) != Some(axis as i64) => self.axis_of(op.operands[0], axis),
+            Some(op) if op.kind == Narrow && op.attrs.int(Key::Axis) != Some(axis as i64) => {
+                self.axis_of(op.operands[0], axis)
+            }
             _ => (view, axis),
         }
     }
@@ -161,7 +178,12 @@ impl<'k> Walk<'k> {
     }
 
     /// What holds of carried values in every round, the first included.
-    fn fixpoint(&mut self, results: &[Value], start: Vec<Fact>, mut round: impl FnMut(&mut Self, &[Fact]) -> Vec<Fact>) -> Vec<Fact> {
+    fn fixpoint(
+        &mut self,
+        results: &[Value],
+        start: Vec<Fact>,
+        mut round: impl FnMut(&mut Self, &[Fact]) -> Vec<Fact>,
+    ) -> Vec<Fact> {
         let mut carried = start;
         for n in 0.. {
             let next: Vec<Fact> = round(self, &carried).iter().zip(&carried).map(|(y, c)| c.join(y)).collect();
@@ -230,10 +252,38 @@ impl<'k> Walk<'k> {
 
     fn learn(&mut self, v: Value, fact: Fact) {
         // An empty range: the code is not reached, and anything may be left as it was.
-        if fact.range.is_some_and(|r| r.lo <= r.hi) && self.now[v.0 as usize].as_ref() != Some(&fact) {
-            let old = self.now[v.0 as usize].replace(fact);
-            self.undo.push(Undo::Fact(v, old));
+        if fact.range.is_none_or(|r| r.lo > r.hi) || self.now[v.0 as usize].as_ref() == Some(&fact) {
+            return;
         }
+        let old = self.now[v.0 as usize].replace(fact.clone());
+        self.undo.push(Undo::Fact(v, old));
+        let Some(&op) = self.defs.get(&v) else { return };
+        if matches!(op.kind, Dim | PackedDim)
+            && let Some(extent) = self.extent(op)
+        {
+            let old = self.dims.insert(extent, fact.divisor);
+            self.undo.push(Undo::Dim(extent, old));
+        }
+        self.learn_source(op, &fact);
+    }
+
+    /// What is learned of a value holds of what it was cast from, and, shifted, of what a constant was added to.
+    fn learn_source(&mut self, op: &'k Op, fact: &Fact) {
+        let (Cast | Add, Some(&from)) = (op.kind, op.operands.first()) else { return };
+        let (Some(t), Some(source)) = (self.tile(op.result()), self.tile(from)) else { return };
+        let mut known = self.fact(from);
+        let added = if op.kind == Add { self.fact(op.operands[1]).range.and_then(Range::single) } else { Some(0) };
+        let (Some(r), Some(learned), Some(c)) = (known.range, fact.range, added) else { return };
+        if !source.elem.is_int() || !t.elem.is_int() || !super::fits(Range::new(r.lo + c, r.hi + c), t) {
+            return;
+        }
+        known.range = Some(Range::new(r.lo.max(learned.lo - c), r.hi.min(learned.hi - c)));
+        fact.below.iter().filter_map(|b| b.lowered(c)).for_each(|b| below::insert(&mut known.below, b));
+        if c == 0 {
+            known.divisor = divisor::lcm(known.divisor, fact.divisor);
+            known.first = divisor::lcm(known.first, fact.first);
+        }
+        self.learn(from, known);
     }
 
     /// a + by ≤ b.
@@ -276,12 +326,7 @@ impl<'k> Walk<'k> {
         let mut fact = self.fact(v);
         fact.divisor = divisor::lcm(fact.divisor, d);
         fact.first = divisor::lcm(fact.first, d);
-        self.learn(v, fact.clone());
-        let dim = self.defs.get(&v).filter(|op| matches!(op.kind, Dim | PackedDim)).and_then(|op| self.extent(op));
-        if let Some(extent) = dim {
-            let old = self.dims.insert(extent, fact.divisor);
-            self.undo.push(Undo::Dim(extent, old));
-        }
+        self.learn(v, fact);
     }
 
     // ---- memory ----
@@ -304,7 +349,9 @@ impl<'k> Walk<'k> {
             _ => 2,
         };
         let size = |axis: usize| shape.as_ref().map_or(1, |s| s[axis] as i128);
-        let inside = (0..rank).map(|axis| below::inside(&x[1 + axis], size(axis), self.axis_of(view, axis), &self.dims)).collect();
+        let inside = (0..rank)
+            .map(|axis| below::inside(&x[1 + axis], size(axis), self.axis_of(view, axis), &self.dims))
+            .collect();
         self.accesses.insert(std::ptr::from_ref(op), Access { inside, alignment: self.alignment(op.kind, view, x) });
     }
 

@@ -43,12 +43,15 @@ struct Cse<'k> {
 
 /// Whether an op may change memory that a view can read.
 fn writes(op: &Op) -> bool {
-    let here = op.kind.info().effect == Effect::Write && !matches!(op.kind, OpKind::Assume | OpKind::Assert | OpKind::Print);
+    let here =
+        op.kind.info().effect == Effect::Write && !matches!(op.kind, OpKind::Assume | OpKind::Assert | OpKind::Print);
     here || op.regions.iter().any(|r| r.ops.iter().any(writes))
 }
 
 impl Cse<'_> {
-    fn now(&self, v: Value) -> Value { self.replaced.get(&v).copied().unwrap_or(v) }
+    fn now(&self, v: Value) -> Value {
+        self.replaced.get(&v).copied().unwrap_or(v)
+    }
     fn memory_changes(&mut self) {
         self.last += 1;
         self.written = self.last;

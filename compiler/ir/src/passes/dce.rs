@@ -29,10 +29,18 @@ fn acts(op: &Op) -> bool {
 }
 
 impl Live {
-    fn is(&self, v: Value) -> bool { self.values[v.0 as usize] }
-    fn mark(&mut self, v: Value) { self.changed |= !std::mem::replace(&mut self.values[v.0 as usize], true); }
-    fn mark_all(&mut self, values: &[Value]) { values.iter().for_each(|&v| self.mark(v)); }
-    fn needed(&self, op: &Op) -> bool { op.results.iter().any(|&v| self.is(v)) || acts(op) }
+    fn is(&self, v: Value) -> bool {
+        self.values[v.0 as usize]
+    }
+    fn mark(&mut self, v: Value) {
+        self.changed |= !std::mem::replace(&mut self.values[v.0 as usize], true);
+    }
+    fn mark_all(&mut self, values: &[Value]) {
+        values.iter().for_each(|&v| self.mark(v));
+    }
+    fn needed(&self, op: &Op) -> bool {
+        op.results.iter().any(|&v| self.is(v)) || acts(op)
+    }
 
     /// Whether the i-th carried value of a loop, or result of a branch, is live.
     fn carries(&self, op: &Op, i: usize) -> bool {
@@ -68,7 +76,8 @@ impl Live {
                         if let Some(&init) = op.operands.get(fixed + i) {
                             self.mark(init);
                         }
-                        let giving = if op.kind == OpKind::If { &op.regions[..] } else { &op.regions[op.regions.len() - 1..] };
+                        let giving =
+                            if op.kind == OpKind::If { &op.regions[..] } else { &op.regions[op.regions.len() - 1..] };
                         giving.iter().for_each(|r| self.mark(r.yields[i]));
                     }
                 }

@@ -31,10 +31,14 @@ fn format(e: Elem) -> Option<Format> {
 }
 
 /// Significant bits of a float type, the implicit one included; 0 for other types.
-pub(super) fn digits(e: Elem) -> u32 { format(e).map_or(0, |f| f.fraction + 1) }
+pub(super) fn digits(e: Elem) -> u32 {
+    format(e).map_or(0, |f| f.fraction + 1)
+}
 
 /// 2^e, for exponents of normal f64 numbers.
-fn power(e: i32) -> f64 { f64::from_bits(((e + 1023) as u64) << 52) }
+fn power(e: i32) -> f64 {
+    f64::from_bits(((e + 1023) as u64) << 52)
+}
 
 /// The value of a float, exactly. `None` for other element types.
 pub(super) fn decode(s: Scalar) -> Option<f64> {

@@ -37,7 +37,9 @@ pub(crate) fn limits(e: Elem) -> (i128, i128) {
     }
 }
 
-fn wrap(e: Elem, v: i128) -> Option<Scalar> { Some(Scalar::from_bits(e, v as u64)) }
+fn wrap(e: Elem, v: i128) -> Option<Scalar> {
+    Some(Scalar::from_bits(e, v as u64))
+}
 
 fn compare(x: Scalar, y: Scalar) -> Option<Ordering> {
     match (decode(x), decode(y)) {

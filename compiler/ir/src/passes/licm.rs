@@ -13,7 +13,10 @@ use crate::{
     scalar::Scalar,
     types::Type,
 };
-use std::{collections::{HashMap, HashSet}, mem};
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
 
 pub(super) fn run(kernel: &mut Kernel) -> bool {
     let mut constants = HashMap::new();
@@ -78,7 +81,9 @@ impl Licm<'_> {
         }
         let mut moved = vec![];
         for r in &mut looping.regions {
-            let (out, stay) = mem::take(&mut r.ops).into_iter().partition(|op| op.results.iter().any(|v| invariant.contains(v) && wanted.contains(v)));
+            let (out, stay) = mem::take(&mut r.ops)
+                .into_iter()
+                .partition(|op| op.results.iter().any(|v| invariant.contains(v) && wanted.contains(v)));
             moved.extend::<Vec<Op>>(out);
             r.ops = stay;
         }
@@ -107,7 +112,26 @@ impl Licm<'_> {
         });
         let costly = matches!(
             op.kind,
-            Exp | Exp2 | Log | Log2 | Sin | Cos | Tanh | Erf | Sqrt | Rsqrt | Sigmoid | Pow | Div | Rem | Reduce | Scan | Sort | TopK | Histogram | Dot | DotGrouped
+            Exp | Exp2
+                | Log
+                | Log2
+                | Sin
+                | Cos
+                | Tanh
+                | Erf
+                | Sqrt
+                | Rsqrt
+                | Sigmoid
+                | Pow
+                | Div
+                | Rem
+                | Reduce
+                | Scan
+                | Sort
+                | TopK
+                | Histogram
+                | Dot
+                | DotGrouped
         );
         scalars || costly
     }

@@ -28,7 +28,11 @@ pub struct Pass {
 
 /// Every pass, in the order in which [`optimise`] runs them.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "canonicalise", doc: "folds constants, applies exact identities, composes shape ops and casts, unfolds control flow that is known", run: canonicalise::run },
+    Pass {
+        name: "canonicalise",
+        doc: "folds constants, applies exact identities, composes shape ops and casts, unfolds control flow that is known",
+        run: canonicalise::run,
+    },
     Pass { name: "cse", doc: "computes equal values once", run: cse::run },
     Pass { name: "licm", doc: "moves what does not change in a loop before it", run: licm::run },
     Pass { name: "dce", doc: "removes what no effect needs", run: dce::run },

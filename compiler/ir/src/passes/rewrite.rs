@@ -81,13 +81,16 @@ impl<'k> Rewriter<'k> {
         if op.regions.is_empty() && op.results.len() == 1 {
             let at = op.result().0 as usize;
             self.defs.resize(self.defs.len().max(at + 1), None);
-            self.defs[at] = Some(Rc::new(Def { kind: op.kind, operands: op.operands.clone(), attrs: op.attrs.clone() }));
+            self.defs[at] =
+                Some(Rc::new(Def { kind: op.kind, operands: op.operands.clone(), attrs: op.attrs.clone() }));
         }
         self.out.push(op);
     }
 
     /// The value that stands for `v` now.
-    pub fn now(&self, v: Value) -> Value { self.replaced.get(&v).copied().unwrap_or(v) }
+    pub fn now(&self, v: Value) -> Value {
+        self.replaced.get(&v).copied().unwrap_or(v)
+    }
 
     /// From here on `by` (a final value) stands for `v`.
     pub fn replace(&mut self, v: Value, by: Value) {
@@ -97,7 +100,9 @@ impl<'k> Rewriter<'k> {
     }
 
     /// Notes a change that no replacement shows.
-    pub fn touch(&mut self) { self.changed = true; }
+    pub fn touch(&mut self) {
+        self.changed = true;
+    }
 
     /// Emits an op with one result. It is not simplified before the next sweep.
     pub fn emit(&mut self, kind: OpKind, operands: &[Value], ty: TileType, attrs: Attrs, loc: &Loc) -> Value {
@@ -115,18 +120,28 @@ impl<'k> Rewriter<'k> {
     }
 
     /// The definition of `v`, if an op without regions that has one result made it.
-    pub fn def(&self, v: Value) -> Option<Rc<Def>> { self.defs.get(v.0 as usize)?.clone() }
+    pub fn def(&self, v: Value) -> Option<Rc<Def>> {
+        self.defs.get(v.0 as usize)?.clone()
+    }
     /// The definition of `v`, if it is an op of this kind.
-    pub fn def_of(&self, v: Value, kind: OpKind) -> Option<Rc<Def>> { self.def(v).filter(|d| d.kind == kind) }
+    pub fn def_of(&self, v: Value, kind: OpKind) -> Option<Rc<Def>> {
+        self.def(v).filter(|d| d.kind == kind)
+    }
     /// The element value of a constant.
-    pub fn as_const(&self, v: Value) -> Option<Scalar> { self.def_of(v, OpKind::Const)?.attrs.scalar(Key::Value) }
+    pub fn as_const(&self, v: Value) -> Option<Scalar> {
+        self.def_of(v, OpKind::Const)?.attrs.scalar(Key::Value)
+    }
     /// The scalar that `v` repeats everywhere.
     pub fn as_splat(&self, v: Value) -> Option<Value> {
         let x = self.def_of(v, OpKind::Broadcast)?.operands[0];
         self.tile(x).filter(|t| t.rank() == 0).map(|_| x)
     }
     /// The type of a tile.
-    pub fn tile(&self, v: Value) -> Option<&TileType> { self.kernel.ty(v).as_tile() }
+    pub fn tile(&self, v: Value) -> Option<&TileType> {
+        self.kernel.ty(v).as_tile()
+    }
     /// The type of a value.
-    pub fn ty(&self, v: Value) -> &Type { self.kernel.ty(v) }
+    pub fn ty(&self, v: Value) -> &Type {
+        self.kernel.ty(v)
+    }
 }

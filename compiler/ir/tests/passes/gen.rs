@@ -3,7 +3,7 @@
 #![allow(dead_code)]
 
 use tegula_ir::OpKind::{self, *};
-use tegula_ir::oracle::{Options, OracleArg, OracleError, ViewArg, run};
+use tegula_ir::oracle::{Options, OracleArg, ViewArg, run};
 use tegula_ir::*;
 
 /// SplitMix64.
@@ -16,9 +16,15 @@ impl Rng {
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
-    pub fn below(&mut self, n: usize) -> usize { (self.next() % n as u64) as usize }
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T { from[self.below(from.len())] }
-    pub fn chance(&mut self, percent: usize) -> bool { self.below(100) < percent }
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+    pub fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
     /// Patterns of an element type, the edges often.
     pub fn scalar(&mut self, e: Elem) -> Scalar {
         if e == Elem::Bool {
@@ -52,8 +58,22 @@ impl Rng {
     }
 }
 
-const ELEMS: &[Elem] = &[Elem::I32, Elem::I32, Elem::I64, Elem::F32, Elem::F32, Elem::Bool, Elem::U8, Elem::U32, Elem::I8, Elem::F16, Elem::U64, Elem::BF16];
-const SHAPES: &[&[usize]] = &[&[], &[], &[4], &[1], &[1, 4], &[3, 1], &[3, 4], &[4, 3], &[2, 2, 3], &[1, 1], &[12], &[7]];
+const ELEMS: &[Elem] = &[
+    Elem::I32,
+    Elem::I32,
+    Elem::I64,
+    Elem::F32,
+    Elem::F32,
+    Elem::Bool,
+    Elem::U8,
+    Elem::U32,
+    Elem::I8,
+    Elem::F16,
+    Elem::U64,
+    Elem::BF16,
+];
+const SHAPES: &[&[usize]] =
+    &[&[], &[], &[4], &[1], &[1, 4], &[3, 1], &[3, 4], &[4, 3], &[2, 2, 3], &[1, 1], &[12], &[7]];
 /// Elements of each of the memory views; they are smaller than what is accessed, so that edges are crossed.
 const MEMORY: i64 = 10;
 /// Columns of the output, a byte each; stores of more are dropped.
@@ -91,10 +111,14 @@ pub fn kernel(seed: u64, budget: usize) -> Kernel {
     g.b.finish()
 }
 
-fn axis(a: usize) -> Attrs { Attrs::new().with(Key::Axis, Attr::Int(a as i64)) }
+fn axis(a: usize) -> Attrs {
+    Attrs::new().with(Key::Axis, Attr::Int(a as i64))
+}
 
 impl Gen {
-    fn ty(&self, v: Value) -> TileType { self.b.ty(v).as_tile().expect("the pool holds tiles").clone() }
+    fn ty(&self, v: Value) -> TileType {
+        self.b.ty(v).as_tile().expect("the pool holds tiles").clone()
+    }
     fn op(&mut self, kind: OpKind, x: &[Value], ty: Type, attrs: Attrs) -> Value {
         self.line += 1;
         self.b.op1(kind, x, ty, attrs, Loc::new("gen.rs", self.line, 1))
@@ -106,12 +130,16 @@ impl Gen {
     fn constant(&mut self, s: Scalar, shape: &[usize]) -> Value {
         self.op(Const, &[], Type::tile(s.elem, shape), Attrs::new().with(Key::Value, Attr::Scalar(s)))
     }
-    fn int(&mut self, e: Elem, v: i64) -> Value { self.constant(Scalar::from_i64(e, v), &[]) }
+    fn int(&mut self, e: Elem, v: i64) -> Value {
+        self.constant(Scalar::from_i64(e, v), &[])
+    }
     fn cast(&mut self, v: Value, e: Elem) -> Value {
         let t = self.ty(v).with_elem(e);
         self.op(Cast, &[v], t.into(), Attrs::new())
     }
-    fn any(&mut self) -> Value { self.pool[self.rng.below(self.pool.len())] }
+    fn any(&mut self) -> Value {
+        self.pool[self.rng.below(self.pool.len())]
+    }
     /// A value of this type: one from the pool, or a constant.
     fn like(&mut self, t: &TileType) -> Value {
         let fitting: Vec<Value> = self.pool.iter().copied().filter(|&v| self.ty(v) == *t).collect();
@@ -121,7 +149,9 @@ impl Gen {
         let s = self.rng.scalar(t.elem);
         self.constant(s, &t.shape)
     }
-    fn scalar_of(&mut self, e: Elem) -> Value { self.like(&TileType::new(e, [])) }
+    fn scalar_of(&mut self, e: Elem) -> Value {
+        self.like(&TileType::new(e, []))
+    }
     /// A position or index near the edges of memory.
     fn near(&mut self, shape: &[usize]) -> Value {
         let mut v = self.like(&TileType::new(Elem::I32, shape));
@@ -176,9 +206,13 @@ impl Gen {
     fn elementwise(&mut self) -> Option<Value> {
         let x = self.any();
         let t = self.ty(x);
-        let ints: &[OpKind] = &[Neg, Abs, Not, Add, Sub, Mul, Div, Rem, Min, Max, And, Or, Xor, Shl, Shr, Umulhi, Eq, Ne, Lt, Le, Gt, Ge, Select, Add, Sub, Mul];
+        let ints: &[OpKind] = &[
+            Neg, Abs, Not, Add, Sub, Mul, Div, Rem, Min, Max, And, Or, Xor, Shl, Shr, Umulhi, Eq, Ne, Lt, Le, Gt, Ge,
+            Select, Add, Sub, Mul,
+        ];
         let floats: &[OpKind] = &[
-            Neg, Abs, Exp, Sqrt, Floor, Ceil, Round, Add, Sub, Mul, Div, Rem, Min, Max, MinNan, MaxNan, Pow, Fma, Eq, Ne, Lt, Le, Gt, Ge, Select, Add, Mul, Div, Bitcast,
+            Neg, Abs, Exp, Sqrt, Floor, Ceil, Round, Add, Sub, Mul, Div, Rem, Min, Max, MinNan, MaxNan, Pow, Fma, Eq,
+            Ne, Lt, Le, Gt, Ge, Select, Add, Mul, Div, Bitcast,
         ];
         let kind = match t.elem {
             Elem::Bool => self.rng.pick(&[Not, And, Or, Xor, Eq, Ne, Lt, Select, Not]),
@@ -222,7 +256,9 @@ impl Gen {
         let t = self.ty(x);
         match self.rng.below(5) {
             0 => {
-                let wider = |s: &&&[usize]| t.rank() == 0 || (s.len() == t.rank() && s.iter().zip(&t.shape).all(|(&n, &m)| m == n || m == 1));
+                let wider = |s: &&&[usize]| {
+                    t.rank() == 0 || (s.len() == t.rank() && s.iter().zip(&t.shape).all(|(&n, &m)| m == n || m == 1))
+                };
                 let fitting: Vec<&[usize]> = SHAPES.iter().filter(wider).copied().collect();
                 (!fitting.is_empty()).then(|| {
                     let s = self.rng.pick(&fitting);
@@ -230,7 +266,8 @@ impl Gen {
                 })
             }
             1 => {
-                let fitting: Vec<&[usize]> = SHAPES.iter().filter(|s| s.iter().product::<usize>() == t.len()).copied().collect();
+                let fitting: Vec<&[usize]> =
+                    SHAPES.iter().filter(|s| s.iter().product::<usize>() == t.len()).copied().collect();
                 (!fitting.is_empty()).then(|| {
                     let s = self.rng.pick(&fitting);
                     self.op(Reshape, &[x], Type::tile(t.elem, s), Attrs::new())
@@ -296,13 +333,15 @@ impl Gen {
         let (view, e, rank) = if second { (self.memory[1], Elem::F32, 2) } else { (self.memory[0], Elem::I32, 1) };
         let mut x = vec![view];
         if self.rng.chance(50) {
-            let shape: &[usize] = if second { self.rng.pick(&[&[1, 4], &[3, 4]]) } else { self.rng.pick(&[&[4], &[12]]) };
+            let shape: &[usize] =
+                if second { self.rng.pick(&[&[1, 4], &[3, 4]]) } else { self.rng.pick(&[&[4], &[12]]) };
             for _ in 0..rank {
                 x.push(self.near(&[]));
             }
             if self.rng.chance(55) {
                 let s = self.rng.scalar(e);
-                let attrs = if self.rng.chance(50) { Attrs::new().with(Key::Pad, Attr::Scalar(s)) } else { Attrs::new() };
+                let attrs =
+                    if self.rng.chance(50) { Attrs::new().with(Key::Pad, Attr::Scalar(s)) } else { Attrs::new() };
                 return Some(self.op(Load, &x, Type::tile(e, shape), attrs));
             }
             x.push(self.like(&TileType::new(e, shape)));
@@ -323,7 +362,8 @@ impl Gen {
             }
             _ => {
                 x.push(self.like(&TileType::new(e, shape)));
-                let attrs = Attrs::new().with(Key::Kind, AtomicKind::Max.into()).with(Key::Order, MemOrder::Relaxed.into());
+                let attrs =
+                    Attrs::new().with(Key::Kind, AtomicKind::Max.into()).with(Key::Order, MemOrder::Relaxed.into());
                 Some(self.op(Atomic, &x, Type::tile(e, shape), attrs))
             }
         }
@@ -344,7 +384,9 @@ impl Gen {
     // ---- control flow ----
 
     /// Some values of the pool, as what a loop carries.
-    fn some(&mut self) -> Vec<Value> { (0..self.rng.below(4)).map(|_| self.any()).collect() }
+    fn some(&mut self) -> Vec<Value> {
+        (0..self.rng.below(4)).map(|_| self.any()).collect()
+    }
 
     /// Ops in a region that has been opened; the values that it gives have these types.
     fn region(&mut self, depth: usize, args: &[Value], gives: &[TileType]) -> Vec<Value> {
@@ -488,10 +530,11 @@ impl Gen {
 }
 
 /// Runs a random kernel as two programs; gives all memory at the end.
-pub fn execute(k: &Kernel, seed: u64) -> Result<Vec<u8>, OracleError> {
+pub fn execute(k: &Kernel, seed: u64) -> Result<Vec<u8>, String> {
     let mut rng = Rng(seed ^ 0x5eed);
     let mut ints: Vec<u8> = (0..MEMORY).flat_map(|_| (rng.scalar(Elem::I32).bits as u32).to_le_bytes()).collect();
-    let mut floats: Vec<u8> = (0..4 * MEMORY).flat_map(|_| (rng.below(2000) as f32 * 0.37 - 300.0).to_le_bytes()).collect();
+    let mut floats: Vec<u8> =
+        (0..4 * MEMORY).flat_map(|_| (rng.below(2000) as f32 * 0.37 - 300.0).to_le_bytes()).collect();
     let mut out = vec![0xaa; 2 * OUTPUT];
     let n = Scalar::from_i64(Elem::I32, rng.below(40) as i64 - 8);
     let x = rng.scalar(Elem::F32);
@@ -502,7 +545,8 @@ pub fn execute(k: &Kernel, seed: u64) -> Result<Vec<u8>, OracleError> {
         OracleArg::Scalar(n),
         OracleArg::Scalar(x),
     ];
-    run(k, &mut args, [2, 1, 1], &Options { step_limit: Some(300_000), ..Options::default() })?;
+    run(k, &mut args, [2, 1, 1], &Options { step_limit: Some(300_000), ..Options::default() })
+        .map_err(|e| e.to_string())?;
     drop(args);
     // Floats in memory may be NaN: made equal here.
     for f in floats.chunks_exact_mut(4) {

@@ -160,7 +160,9 @@ fn integer_with_const(cx: &mut Rewriter, op: &Op, x: Value, c: Scalar) -> Option
         Min if v == least => constant(c),
         Max if v == largest => constant(c),
         // Bool against a constant is the bool or its negation.
-        Eq | Ne if e == Elem::Bool => Some(if c.is_true() == (op.kind == Eq) { x } else { cx.plain(Not, &[x], ty, &op.loc) }),
+        Eq | Ne if e == Elem::Bool => {
+            Some(if c.is_true() == (op.kind == Eq) { x } else { cx.plain(Not, &[x], ty, &op.loc) })
+        }
         Sub if e.is_signed() && v != least => {
             let negated = cx.constant(fold(Neg, &[c], e)?, &ty.shape, &op.loc);
             Some(cx.plain(Add, &[x, negated], ty, &op.loc))

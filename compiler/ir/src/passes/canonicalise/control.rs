@@ -5,10 +5,7 @@ use crate::{
     elem::Elem,
     kernel::{Op, Region, Value},
     ops::{Effect, OpKind},
-    passes::{
-        fold::value,
-        rewrite::Rewriter,
-    },
+    passes::{fold::value, rewrite::Rewriter},
     scalar::Scalar,
     types::Type,
 };
@@ -83,7 +80,11 @@ fn leave_if(cx: &mut Rewriter, op: Op) -> Option<Op> {
     for (i, &r) in op.results.iter().enumerate() {
         let (y, z) = (op.regions[0].yields[i], op.regions[1].yields[i]);
         let Some(ty) = cx.tile(r).cloned() else { continue };
-        let c = if ty.rank() == 0 { op.operands[0] } else { cx.plain(OpKind::Broadcast, &op.operands, ty.with_elem(Elem::Bool), &op.loc) };
+        let c = if ty.rank() == 0 {
+            op.operands[0]
+        } else {
+            cx.plain(OpKind::Broadcast, &op.operands, ty.with_elem(Elem::Bool), &op.loc)
+        };
         let v = cx.plain(OpKind::Select, &[c, y, z], ty, &op.loc);
         cx.replace(r, v);
     }
@@ -99,7 +100,8 @@ fn enter_for(cx: &mut Rewriter, mut op: Op) -> Option<Op> {
         }
         if bound(2).is_some_and(|step| step > 0 && lo + step >= hi) {
             let body = op.regions.swap_remove(0);
-            let args: Vec<Value> = op.operands.iter().copied().enumerate().filter(|(i, _)| !matches!(i, 1 | 2)).map(|e| e.1).collect();
+            let args: Vec<Value> =
+                op.operands.iter().copied().enumerate().filter(|(i, _)| !matches!(i, 1 | 2)).map(|e| e.1).collect();
             inline(cx, body, &args, &op.results);
             return None;
         }
@@ -124,7 +126,11 @@ fn drop_unchanged(cx: &mut Rewriter, op: &mut Op, inits: usize, args: usize) {
     let mut kept = vec![];
     for i in 0..op.results.len() {
         let init = op.operands[inits + i];
-        let (Some(&arg), Some(&yielded)) = (op.regions.last().and_then(|r| r.args.get(args + i)), op.regions.last().and_then(|r| r.yields.get(i))) else { return };
+        let (Some(&arg), Some(&yielded)) =
+            (op.regions.last().and_then(|r| r.args.get(args + i)), op.regions.last().and_then(|r| r.yields.get(i)))
+        else {
+            return;
+        };
         if yielded == arg || cx.now(yielded) == init {
             cx.replace(arg, init);
             cx.replace(op.results[i], init);

@@ -64,7 +64,13 @@ pub(super) fn permute(cx: &mut Rewriter, op: &Op) -> Option<Value> {
     if let Some(inner) = cx.def_of(x, OpKind::Permute) {
         let first = inner.attrs.ints(Key::Perm)?;
         let both = perm.iter().map(|&p| first[p as usize]).collect();
-        return Some(cx.emit(OpKind::Permute, &[inner.operands[0]], ty, Attrs::new().with(Key::Perm, Attr::Ints(both)), &op.loc));
+        return Some(cx.emit(
+            OpKind::Permute,
+            &[inner.operands[0]],
+            ty,
+            Attrs::new().with(Key::Perm, Attr::Ints(both)),
+            &op.loc,
+        ));
     }
     // Axes of extent 1 move freely: if the others keep their order, no element moves.
     let from = cx.tile(x)?.clone();
@@ -84,7 +90,10 @@ fn extent(attrs: &Attrs) -> Option<(usize, i64, i64)> {
     Some((attrs.int(Key::Axis)? as usize, attrs.int(Key::Start)?, attrs.int(Key::Size)?))
 }
 fn slice_attrs(axis: usize, start: i64, size: i64) -> Attrs {
-    Attrs::new().with(Key::Axis, Attr::Int(axis as i64)).with(Key::Start, Attr::Int(start)).with(Key::Size, Attr::Int(size))
+    Attrs::new()
+        .with(Key::Axis, Attr::Int(axis as i64))
+        .with(Key::Start, Attr::Int(start))
+        .with(Key::Size, Attr::Int(size))
 }
 
 pub(super) fn slice(cx: &mut Rewriter, op: &Op) -> Option<Value> {
@@ -101,7 +110,9 @@ pub(super) fn slice(cx: &mut Rewriter, op: &Op) -> Option<Value> {
     match inner.kind {
         OpKind::Slice => {
             let (inner_axis, inner_start, _) = extent(&inner.attrs)?;
-            (axis == inner_axis).then(|| cx.emit(OpKind::Slice, &[inner.operands[0]], ty, slice_attrs(axis, inner_start + start, size), &op.loc))
+            (axis == inner_axis).then(|| {
+                cx.emit(OpKind::Slice, &[inner.operands[0]], ty, slice_attrs(axis, inner_start + start, size), &op.loc)
+            })
         }
         OpKind::Cat if inner.attrs.int(Key::Axis)? == axis as i64 => {
             let mut from = 0;
