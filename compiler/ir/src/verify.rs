@@ -24,8 +24,14 @@ pub struct VerifyError {
 impl Kernel {
     /// Checks the whole kernel; the first fault is the error.
     pub fn verify(&self) -> Result<(), VerifyError> {
-        let mut v = Verifier { kernel: self, visible: vec![false; self.types.len()], defined: vec![false; self.types.len()] };
-        let top = |message: String| VerifyError { kernel: self.name.clone(), op: "kernel".into(), loc: Loc::unknown(), message };
+        let mut v =
+            Verifier { kernel: self, visible: vec![false; self.types.len()], defined: vec![false; self.types.len()] };
+        let top = |message: String| VerifyError {
+            kernel: self.name.clone(),
+            op: "kernel".into(),
+            loc: Loc::unknown(),
+            message,
+        };
         if self.params.len() != self.body.args.len() {
             return Err(top(format!("{} parameter names for {} parameters", self.params.len(), self.body.args.len())));
         }
@@ -33,10 +39,16 @@ impl Kernel {
             return Err(top("a kernel yields nothing".into()));
         }
         for (i, t) in self.types.iter().enumerate() {
-            if let Type::Tile(t) = t
-                && t.shape.contains(&0)
-            {
+            let shape = match t {
+                Type::Tile(t) => &t.shape[..],
+                Type::QTile(q) => &[q.k, q.n],
+                _ => continue,
+            };
+            if shape.contains(&0) {
                 return Err(top(format!("value %{i} has an empty shape: `{t}`")));
+            }
+            if shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).is_none_or(|n| n > i32::MAX as usize) {
+                return Err(top(format!("value %{i} has more than 2^31 - 1 elements: `{t}`")));
             }
         }
         v.region(&self.body).map_err(|(op, message)| match op {
@@ -106,7 +118,9 @@ impl Verifier<'_> {
         }
         for r in &op.regions {
             self.region(r).map_err(|(at, m)| (at.or_else(|| Some((op.kind, op.loc.clone()))), m))?;
-            if matches!(op.kind, OpKind::ReduceWith | OpKind::ScanWith) && r.ops.iter().any(|o| o.kind.info().effect != Effect::Pure) {
+            if matches!(op.kind, OpKind::ReduceWith | OpKind::ScanWith)
+                && r.ops.iter().any(|o| o.kind.info().effect != Effect::Pure)
+            {
                 return Err(fault("a combiner may hold pure ops only: no memory, no control flow".into()));
             }
         }

@@ -21,7 +21,9 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// Elements of the largest tile and bytes of memory that the sanitizer takes on.
+/// Elements of the largest tile.
+const LARGEST_TILE: usize = 1 << 24;
+/// Bytes of memory that the sanitizer watches, and programs that are put in another order.
 const LARGEST: usize = 1 << 28;
 
 struct Machine<'k, 'a> {
@@ -117,7 +119,7 @@ fn start<'k, 'a>(
             Type::QTile(q) => &[q.k, q.n],
             _ => &[],
         };
-        if shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).is_none_or(|n| n > LARGEST) {
+        if shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).is_none_or(|n| n > LARGEST_TILE) {
             return Err(Fault::TooLarge(format!("a value of type `{ty}`")));
         }
     }
