@@ -177,3 +177,28 @@ fn products() {
         }
     }
 }
+
+#[test]
+fn products_of_widened_tiles() {
+    // Casts from f16 and reshapes that drop axes are read through, whatever else uses them; the cast is exact, so the
+    // product is.
+    for e in ["f16", "bf16"] {
+        for (m, n, k) in [(1, 48, 64), (3, 20, 33), (12, 64, 16), (40, 33, 20)] {
+            let inputs = [format!("f32 {m} {k}"), format!("{e} 1 {k} 1 {n}"), format!("{e} {m} {k}"), format!("{e} 1 1 {n} {k}")];
+            let out = format!("f32 {m} {n}");
+            let body = format!(
+                "%150 = reshape %101 : tile<{e}, {k}, {n}>\n\
+                 %151 = cast %150 : tile<f32, {k}, {n}>\n\
+                 %152 = cast %102 : tile<f32, {m}, {k}>\n\
+                 %153 = const {{value = 0.25: f32}} : tile<f32, {m}, {n}>\n\
+                 %200 = dot %100, %151, %153 : tile<f32, {m}, {n}>\n\
+                 %154 = reshape %103 : tile<{e}, {n}, {k}>\n\
+                 %155 = permute %154 {{perm = [1, 0]}} : tile<{e}, {k}, {n}>\n\
+                 %156 = cast %155 : tile<f32, {k}, {n}>\n\
+                 %201 = dot %152, %156, %200 : tile<f32, {m}, {n}>\n\
+                 %202 = add %151, %151 : tile<f32, {k}, {n}>"
+            );
+            run(&inputs.each_ref().map(String::as_str), &body, &[&out, &out, &format!("f32 {k} {n}")], Near::Exact, Rng::bits);
+        }
+    }
+}

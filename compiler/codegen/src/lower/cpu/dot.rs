@@ -9,7 +9,6 @@ use super::{
     build::V,
     convert::cast,
     cx::{Buf, Cx, Home},
-
     micro::{
         Code, Stride,
         dot::{Dot, DotOperands, Order},
@@ -34,7 +33,6 @@ impl<'a, 'c> Cx<'a, 'c> {
         let out = self.result_buffer(result);
         self.fill(&out, acc)?;
         let (m, k, n) = (self.tile(lhs).shape[0], self.tile(lhs).shape[1], self.tile(rhs).shape[1]);
-        let (ea, eb) = (self.elem(lhs), self.elem(rhs));
         let small = |e: Elem| matches!(e, Elem::F8E4M3 | Elem::F8E5M2);
         let Some(isa) = self.target.isa else {
             self.dot_plain(lhs, rhs, &out)?;
@@ -42,7 +40,10 @@ impl<'a, 'c> Cx<'a, 'c> {
             return Ok(());
         };
 
-        let (a, ea) = if small(ea) { (self.staged(lhs, Elem::F32)?, Elem::F32) } else { (self.matrix(lhs, false)?, ea) };
+        let (lhs, rhs) = (self.before_widening(lhs), self.before_widening(rhs));
+        let (ea, eb) = (self.elem(lhs), self.elem(rhs));
+        let (a, ea) =
+            if small(ea) { (self.staged(lhs, Elem::F32)?, Elem::F32) } else { (self.matrix(lhs, false)?, ea) };
         let panels = self.packed_floats(rhs, (m, n, k), ea);
         let (b, eb) = match &panels {
             Some(_) => (None, eb),
@@ -75,8 +76,8 @@ impl<'a, 'c> Cx<'a, 'c> {
             return Ok(Matrix { ptr: buf.ptr, row: row_of(&buf), transposed: false, aside: None });
         }
         if let (Home::Virtual, Some(op)) = (self.home(v), self.def(v)) {
-            if op.kind == OpKind::Load {
-                return self.loaded(op);
+            if let Some((load, axis)) = self.rows_of_load(v, op) {
+                return self.loaded(load, v, axis);
             }
             if columns && op.kind == OpKind::Permute && op.attrs.ints(Key::Perm) == Some(&[1, 0]) {
                 let inner = self.matrix(op.operands[0], false)?;
@@ -87,12 +88,43 @@ impl<'a, 'c> Cx<'a, 'c> {
         Ok(Matrix { ptr: buf.ptr, row: row_of(&buf), transposed: false, aside: Some(buf) })
     }
 
-    /// A load's tile: in the view if it lies inside, else in scratch memory.
-    fn loaded(&mut self, op: &'a Op) -> Result<Matrix<'c>, Error> {
-        let (b, v) = (self.b, op.results[0]);
-        let view = self.view(op.operands[0]);
+    /// The tile of f16 or bf16 that is cast to this one: products widen it as they read.
+    fn before_widening(&self, v: Value) -> Value {
+        match (self.home(v), self.def(v)) {
+            (Home::Virtual, Some(op)) if op.kind == OpKind::Cast && self.elem(v) == Elem::F32 => {
+                let from = op.operands[0];
+                if matches!(self.elem(from), Elem::F16 | Elem::BF16) { from } else { v }
+            }
+            _ => v,
+        }
+    }
+
+    /// The load that makes the virtual tile `v` by `op`, perhaps through a reshape that drops axes of extent 1, and which
+    /// axis of it are `v`'s rows; its last axis must be the columns.
+    fn rows_of_load(&self, v: Value, op: &'a Op) -> Option<(&'a Op, usize)> {
+        if op.kind == OpKind::Load {
+            return Some((op, 0));
+        }
+        let from = *op.operands.first().filter(|_| op.kind == OpKind::Reshape)?;
+        let load = self.def(from).filter(|o| o.kind == OpKind::Load && matches!(self.home(from), Home::Virtual))?;
+        let (shape, tile) = (&self.tile(from).shape, &self.tile(v).shape);
+        let (columns, rest) = shape.split_last().filter(|(n, _)| **n == tile[1])?;
+        debug_assert_eq!(
+            columns * rest.iter().product::<usize>(),
+            tile.iter().product(),
+            "a reshape keeps the elements"
+        );
+        let mut long = (0..rest.len()).filter(|d| rest[*d] != 1);
+        let axis = long.next().unwrap_or(0);
+        (long.next().is_none() && !rest.is_empty()).then_some((load, axis))
+    }
+
+    /// A tile that `load` makes, its rows along `axis` of the view: in the view if it lies inside, else in scratch memory.
+    fn loaded(&mut self, load: &'a Op, v: Value, axis: usize) -> Result<Matrix<'c>, Error> {
+        let b = self.b;
+        let view = self.view(load.operands[0]);
         let buf = self.buffer(self.tile(v));
-        let inside = self.is_inside(op);
+        let inside = self.is_inside(load);
         let outside = b.not(inside);
         let mut done = Ok(());
         let (shape, lanes) = (buf.ty.shape.clone(), self.target.lanes);
@@ -106,10 +138,10 @@ impl<'a, 'c> Cx<'a, 'c> {
             });
         });
         done?;
-        let index: Vec<V> = (0..2).map(|d| self.scalar(op.operands[1 + d])).collect();
+        let index: Vec<V> = (0..view.extents.len()).map(|d| self.scalar(load.operands[1 + d])).collect();
         let ptr = b.select(inside, view.address(b, &index), buf.ptr);
         let bytes = view.elem.bytes() as i64;
-        let row = b.select(inside, b.mul_c(view.strides[0], bytes), b.c64(buf.ty.shape[1] as i64 * bytes));
+        let row = b.select(inside, b.mul_c(view.strides[axis], bytes), b.c64(buf.ty.shape[1] as i64 * bytes));
         Ok(Matrix { ptr, row: Stride::Run(row), transposed: false, aside: Some(buf) })
     }
 
@@ -174,4 +206,3 @@ impl<'a, 'c> Cx<'a, 'c> {
 fn row_of<'c>(buf: &Buf<'c>) -> Stride<'c> {
     Stride::Fixed((buf.ty.shape[1] * buf.ty.elem.bytes()) as i64)
 }
-
