@@ -1,6 +1,6 @@
 //! `if`: on a `bool` it picks code, on a `Scalar<bool>` it branches.
 
-use super::carry::{Carried, Carries, Carry, build_time};
+use super::carry::{Carried, Carries, Carry, Cursor, build_time};
 use crate::context::{self, Handle};
 use crate::flow::{BuildTimeWhile, RunTimeWhile, WhileLoop};
 use crate::tile::Tile;
@@ -71,7 +71,7 @@ pub struct RunTimeIf {
     first: Vec<Handle>,
     then: Region,
     /// Variables put back for the second arm so far.
-    restored: usize,
+    restored: Cursor,
     /// In a combiner both arms are built in line, and selected from.
     inline: bool,
 }
@@ -92,8 +92,15 @@ impl<S: OneAnswer> Condition for Tile<bool, S> {
     type While = RunTimeWhile;
     fn begin(self) -> RunTimeIf {
         let inline = context::with(|c| c.in_combiner());
-        let carried = Carried::new(Location::caller());
-        RunTimeIf { cond: self.handle(), carried, first: vec![], then: Region::default(), restored: 0, inline }
+        let carried = Carried::new("a variable of this `if`", Location::caller());
+        RunTimeIf {
+            cond: self.handle(),
+            carried,
+            first: vec![],
+            then: Region::default(),
+            restored: Cursor::default(),
+            inline,
+        }
     }
     fn test(self, w: &mut RunTimeWhile) -> bool {
         w.condition(self.handle());
@@ -123,7 +130,7 @@ impl Branch for RunTimeIf {
     fn done(&mut self) {
         let types: Vec<_> = self.first.iter().map(|&v| context::with(|c| c.ty(v))).collect();
         let last = std::mem::take(&mut self.carried.last);
-        let last = self.carried.check_types(&types, last, "the arms of `if` differ");
+        let last = self.carried.check(&types, last);
         if self.inline {
             let at = self.carried.at;
             self.carried.results = context::with(|c| {
@@ -140,13 +147,12 @@ impl Branch for RunTimeIf {
 
 impl<V: Carry + ?Sized> Carries<V> for RunTimeIf {
     fn enter(&mut self, v: &mut V) {
-        v.collect(&mut self.carried.init)
+        self.carried.enter(v)
     }
     fn mid(&mut self, v: &mut V) {
-        v.collect(&mut self.first);
-        let mut before = self.carried.init.iter().copied().skip(self.restored);
-        v.replace(&mut before);
-        self.restored = self.carried.init.len() - before.count();
+        let (values, range) = self.carried.next(v, &mut self.restored);
+        self.first.extend(values);
+        v.replace(&mut self.carried.init[range].iter().copied());
     }
     fn latch(&mut self, v: &mut V) {
         self.carried.latch(v)

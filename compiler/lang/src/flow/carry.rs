@@ -172,43 +172,85 @@ macro_rules! build_time { ($($t:ident $(<$g:ident>)?;)*) => {$(
 )*} }
 pub(super) use build_time;
 
-/// The values that a run-time construct carries, one list per stage.
+/// The values that a run-time construct carries. Every variable takes part in every stage, in the same order, with as
+/// many values.
 #[derive(Debug)]
 pub(super) struct Carried {
     /// Where the construct stands in the source.
     pub at: &'static Location<'static>,
+    /// What a message calls a variable of it.
+    what: &'static str,
     /// Values before.
     pub init: Vec<Handle>,
     /// Values at the end of the body, or of the last arm.
     pub last: Vec<Handle>,
     /// Results of the construct's op.
     pub results: Vec<Handle>,
-    taken: usize,
+    /// How many values each variable has.
+    counts: Vec<usize>,
+    exited: Cursor,
+    latched: Cursor,
+}
+
+/// How far a stage is: variables and values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    variable: usize,
+    value: usize,
 }
 
 impl Carried {
-    pub fn new(at: &'static Location<'static>) -> Self {
-        Carried { at, init: vec![], last: vec![], results: vec![], taken: 0 }
+    pub fn new(what: &'static str, at: &'static Location<'static>) -> Self {
+        let start = Cursor::default();
+        Carried { at, what, init: vec![], last: vec![], results: vec![], counts: vec![], exited: start, latched: start }
+    }
+
+    /// Takes a variable's values in.
+    pub fn enter<V: Carry + ?Sized>(&mut self, v: &mut V) {
+        let before = self.init.len();
+        v.collect(&mut self.init);
+        self.counts.push(self.init.len() - before);
     }
 
     /// Takes a variable's values in; in the open region each becomes an argument.
     pub fn enter_as_args<V: Carry + ?Sized>(&mut self, v: &mut V) {
+        let before = self.init.len();
+        self.enter(v);
+        v.replace(&mut arguments(&self.init[before..], self.at).into_iter());
+    }
+
+    /// The values of the next variable of a stage, as many as it had before, and where they lie among all.
+    pub fn next<V: Carry + ?Sized>(&self, v: &V, stage: &mut Cursor) -> (Vec<Handle>, std::ops::Range<usize>) {
+        let count = self.counts.get(stage.variable).copied().unwrap_or(0);
+        let range = stage.value..stage.value + count;
+        *stage = Cursor { variable: stage.variable + 1, value: range.end };
         let mut values = vec![];
         v.collect(&mut values);
-        let args = arguments(&values, self.at);
-        self.init.extend(values);
-        v.replace(&mut args.into_iter());
+        if values.len() != count {
+            let message = format!(
+                "{}: its {count} run-time values became {}: a `Vec` or `Option` may not grow, shrink or be filled there",
+                self.what,
+                values.len()
+            );
+            context::with(|c| c.fault(self.at, message));
+            values.truncate(count);
+            values.extend_from_slice(&self.init[range.start + values.len()..range.end]);
+        }
+        (values, range)
     }
 
     pub fn latch<V: Carry + ?Sized>(&mut self, v: &mut V) {
-        v.collect(&mut self.last)
+        let mut stage = self.latched;
+        let (values, _) = self.next(v, &mut stage);
+        self.latched = stage;
+        self.last.extend(values);
     }
 
-    /// Puts the next results into a variable, in the order in which variables entered.
+    /// Puts the next results into a variable.
     pub fn exit<V: Carry + ?Sized>(&mut self, v: &mut V) {
-        let mut rest = self.results.iter().copied().skip(self.taken);
+        let mut rest = self.results.iter().copied().skip(self.exited.value);
         v.replace(&mut rest);
-        self.taken = self.results.len() - rest.count();
+        self.exited.value = self.results.len() - rest.count();
     }
 
     /// Types of the values before.
@@ -216,17 +258,14 @@ impl Carried {
         self.init.iter().map(|&v| context::with(|c| c.ty(v))).collect()
     }
 
-    /// Notes a mistake unless `values` are as many, of the same types, as the values before; then makes them so.
-    pub fn check(&self, values: Vec<Handle>, what: &str) -> Vec<Handle> {
-        self.check_types(&self.types(), values, what)
-    }
-
-    pub fn check_types(&self, types: &[Type], mut values: Vec<Handle>, what: &str) -> Vec<Handle> {
+    /// Notes a mistake for each of `values` that has not the type given for it; then makes it so.
+    pub fn check(&self, types: &[Type], mut values: Vec<Handle>) -> Vec<Handle> {
         context::with(|c| {
             if types.len() != values.len() {
-                c.fault(self.at, format!("{what}: {} run-time values became {}: a `Vec` or `Option` may not grow, shrink or be filled under it", types.len(), values.len()));
-                values.truncate(types.len());
-                while values.len() < types.len() {
+                let (n, m) = (types.len(), values.len());
+                c.fault(self.at, format!("{}: {n} run-time values became {m}", self.what));
+                values.truncate(n);
+                while values.len() < n {
                     let v = c.stand_in(types[values.len()].clone(), self.at);
                     values.push(v);
                 }
@@ -234,7 +273,7 @@ impl Carried {
             for (v, t) in values.iter_mut().zip(types) {
                 let found = c.ty(*v);
                 if found != *t {
-                    c.fault(self.at, format!("{what}: a value of type `{t}` became one of `{found}`"));
+                    c.fault(self.at, format!("{}: a value of type `{t}` became one of `{found}`", self.what));
                     *v = c.stand_in(t.clone(), self.at);
                 }
             }

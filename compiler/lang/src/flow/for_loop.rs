@@ -115,7 +115,12 @@ impl<T: Int> Counter for Scalar<T> {
     type Loop = RunTimeFor<T>;
     fn start(span: Span<Self>) -> RunTimeFor<T> {
         let index = context::with(|c| c.open(&[tegula_ir::Type::scalar(T::ELEM)])[0]);
-        RunTimeFor { span, index: Tile::new(index), carried: Carried::new(Location::caller()), built: false }
+        RunTimeFor {
+            span,
+            index: Tile::new(index),
+            carried: Carried::new("a variable of this `for`", Location::caller()),
+            built: false,
+        }
     }
     fn one() -> Self {
         Tile::new(int_handle(T::ELEM, 1))
@@ -132,7 +137,7 @@ impl<T: Int> Loop for RunTimeFor<T> {
             return Some(self.index);
         }
         let last = std::mem::take(&mut self.carried.last);
-        let last = self.carried.check(last, "a variable of this `for`");
+        let last = self.carried.check(&self.carried.types(), last);
         let body = context::with(|c| c.close(&last, self.carried.at));
         let bounds = [self.span.lo.handle(), self.span.hi.handle(), self.span.step.handle()];
         let types = self.carried.types();

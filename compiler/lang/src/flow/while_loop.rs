@@ -1,7 +1,7 @@
 //! `while`: on a `bool` it unrolls, on a `Scalar<bool>` it is an IR loop.
 
 use super::branch::Condition;
-use super::carry::{Carried, Carries, Carry, arguments, build_time};
+use super::carry::{Carried, Carries, Carry, Cursor, arguments, build_time};
 use crate::context::{self, Handle};
 use std::panic::Location;
 use tegula_ir::{OpKind, Region};
@@ -37,7 +37,7 @@ pub struct RunTimeWhile {
     condition: Region,
     /// The condition region's arguments: what the variables hold while the condition is built.
     seen: Vec<Handle>,
-    turned: usize,
+    turned: Cursor,
     built: bool,
 }
 
@@ -45,10 +45,10 @@ impl WhileLoop for RunTimeWhile {
     fn new() -> Self {
         context::with(|c| c.open(&[]));
         RunTimeWhile {
-            carried: Carried::new(Location::caller()),
+            carried: Carried::new("a variable of this `while`", Location::caller()),
             condition: Region::default(),
             seen: vec![],
-            turned: 0,
+            turned: Cursor::default(),
             built: false,
         }
     }
@@ -57,7 +57,7 @@ impl WhileLoop for RunTimeWhile {
             return true;
         }
         let last = std::mem::take(&mut self.carried.last);
-        let last = self.carried.check(last, "a variable of this `while`");
+        let last = self.carried.check(&self.carried.types(), last);
         let body = context::with(|c| c.close(&last, self.carried.at));
         let condition = std::mem::take(&mut self.condition);
         let (init, types) = (self.carried.init.clone(), self.carried.types());
@@ -84,21 +84,12 @@ impl<V: Carry + ?Sized> Carries<V> for RunTimeWhile {
     }
     /// From the condition to the body: the body's region has arguments of its own.
     fn mid(&mut self, v: &mut V) {
-        let mut now = vec![];
-        v.collect(&mut now);
-        let seen = &self.seen[self.turned.min(self.seen.len())..];
-        if !seen.starts_with(&now) {
-            context::with(|c| {
-                c.fault(
-                    self.carried.at,
-                    "the condition of a run-time `while` changes a variable: change it in the body".into(),
-                )
-            });
+        let (now, range) = self.carried.next(v, &mut self.turned);
+        if self.seen.get(range.clone()) != Some(&now[..]) {
+            let message = "the condition of a run-time `while` changes a variable: change it in the body";
+            context::with(|c| c.fault(self.carried.at, message.into()));
         }
-        let count = now.len().min(seen.len());
-        let args = arguments(&self.carried.init[self.turned..self.turned + count], self.carried.at);
-        self.turned += count;
-        v.replace(&mut args.into_iter());
+        v.replace(&mut arguments(&self.carried.init[range], self.carried.at).into_iter());
     }
     fn latch(&mut self, v: &mut V) {
         self.carried.latch(v)
