@@ -71,8 +71,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let pool = Pool::new(&PoolOptions { threads: 2, spin: 20_000, pin: false });
-    let (median, late) = time(5000, Duration::ZERO, || (0..100).for_each(|_| drop(pool.run(64, 0, &|r, _| drop(black_box(r))))));
-    println!("{:<46} {:>7} ns {:>7} ns", "the pool alone, 2 threads, 64 programs", median.as_nanos() / 100, late.as_nanos() / 100);
+    let (median, late) =
+        time(5000, Duration::ZERO, || (0..100).for_each(|_| drop(pool.run(64, 0, &|r, _| drop(black_box(r))))));
+    println!(
+        "{:<46} {:>7} ns {:>7} ns",
+        "the pool alone, 2 threads, 64 programs",
+        median.as_nanos() / 100,
+        late.as_nanos() / 100
+    );
 
     println!("\n{:<46} {:>10} {:>10} {:>8}", "64 programs of equal work", "1 thread", "2 threads", "ratio");
     let (one, two) = (device(1, 4000), device(2, 4000));

@@ -27,3 +27,8 @@ pub mod prelude {
     pub use crate::{Device, MappedFile, PackedTensor, Stream, Tensor, TensorError, TensorView, TensorViewMut};
     pub use tegula_lang::prelude::*;
 }
+
+/// The book's chapter on the language: its code is tested.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/language.md")]
+struct LanguageBook;

@@ -51,6 +51,16 @@ fn reads_past<N: Dim>(x: View<f32, 1>, y: ViewMut<f32, 1>) {
     y.store((i,), x.gather((iota::<N>() + i * 4,)));
 }
 
+#[kernel]
+fn tells<N: Dim>(x: View<f32, 2>, y: ViewMut<i32, 1>) {
+    let i = program_id(1);
+    print("row", (i, x.load::<(One, N)>((i, 0))));
+    if i > 0 {
+        print("not the first", ());
+    }
+    y.store((i,), zeros::<i32, (One,)>());
+}
+
 /// The oracle with all checks, and the CPU with one and with three threads.
 fn devices() -> Vec<Device> {
     let mut devices = vec![Device::oracle_with(OracleOptions { sanitize: true, ..OracleOptions::default() })];
@@ -100,8 +110,14 @@ fn views_without_a_copy() {
         let (left, right) = (t.view().index(0, 1).unwrap(), t.view().index(0, 3).unwrap());
         let (mut c0, c1) = out.view_mut().unwrap().split_at(1, 1).unwrap();
         let column = |v: TensorView<'_, f32>, i| v.index(1, i).unwrap().to_vec();
-        add::launch(left.index(1, 2).unwrap(), right.index(1, 0).unwrap(), c1.index(1, 0).unwrap()).dims(16).run(&device).unwrap();
-        add::launch(left.index(1, 0).unwrap(), left.index(1, 1).unwrap(), c0.reborrow().index(1, 0).unwrap()).dims(16).run(&device).unwrap();
+        add::launch(left.index(1, 2).unwrap(), right.index(1, 0).unwrap(), c1.index(1, 0).unwrap())
+            .dims(16)
+            .run(&device)
+            .unwrap();
+        add::launch(left.index(1, 0).unwrap(), left.index(1, 1).unwrap(), c0.reborrow().index(1, 0).unwrap())
+            .dims(16)
+            .run(&device)
+            .unwrap();
         let sum = |x: Vec<f32>, y: Vec<f32>| x.iter().zip(&y).map(|(x, y)| x + y).collect::<Vec<_>>();
         assert_eq!(column(out.view(), 0), sum(column(left, 0), column(left, 1)), "{device:?}");
         assert_eq!(column(out.view(), 1), sum(column(left, 2), column(right, 0)), "{device:?}");
@@ -120,7 +136,11 @@ fn softmax_of_rows_that_do_not_fill_their_tile() {
                 let sum: f64 = row.iter().sum();
                 for (i, e) in row.iter().enumerate() {
                     let found = f64::from(y.as_slice()[r * n + i]);
-                    assert!((found - e / sum).abs() <= 1e-6 * (e / sum), "{device:?}: ({r}, {i}): {found}, {}", e / sum);
+                    assert!(
+                        (found - e / sum).abs() <= 1e-6 * (e / sum),
+                        "{device:?}: ({r}, {i}): {found}, {}",
+                        e / sum
+                    );
                 }
             }
         }
@@ -157,11 +177,20 @@ fn launches_that_are_wrong_are_errors_that_say_what_is_right() {
             let e = r.unwrap_err().to_string();
             assert!(parts.iter().all(|p| e.contains(p)), "{e}");
         };
-        check(add::launch(&x2, &x, &mut y).dims(8).run(&device), &["add`", "`a`", "a tensor of `f32` of rank 1", "of rank 2"]);
-        check(add::launch(&x, &x, &mut mapped).dims(8).run(&device), &["`c`", "expected a writable tensor", "found a tensor"]);
+        check(
+            add::launch(&x2, &x, &mut y).dims(8).run(&device),
+            &["add`", "`a`", "a tensor of `f32` of rank 1", "of rank 2"],
+        );
+        check(
+            add::launch(&x, &x, &mut mapped).dims(8).run(&device),
+            &["`c`", "expected a writable tensor", "found a tensor"],
+        );
         check(add::launch(&x, &x, &mut y).run(&device), &["dims(N)"]);
         check(add::launch(&x, &x, &mut y).dims(0).run(&device), &["dim `N`", "found 0"]);
-        check(softmax::launch(&x2, &mut Tensor::<f32>::zeros([4, 4]).unwrap()).dims(8).run(&device), &["softmax`", ".grid("]);
+        check(
+            softmax::launch(&x2, &mut Tensor::<f32>::zeros([4, 4]).unwrap()).dims(8).run(&device),
+            &["softmax`", ".grid("],
+        );
     }
 }
 
@@ -196,6 +225,30 @@ fn failed_asserts_and_indices_out_of_range_name_line_and_program() {
             assert!(error.contains(part), "{device:?}: {part}: {error}");
         }
     }
+}
+
+#[test]
+fn all_devices_print_the_same_lines() {
+    let x = Tensor::from_slice([2, 3], &[0.5f32, -1.0, 1e-9, f32::INFINITY, 3.0, 65536.0]).unwrap();
+    let mut seen = vec![];
+    let lines = Arc::new(Mutex::new(vec![]));
+    for cpu in [false, true] {
+        let heard = lines.clone();
+        let on_print: Option<tegula::device::Printer> =
+            Some(Arc::new(move |l: &str| heard.lock().unwrap().push(l.to_string())));
+        let device = match cpu {
+            false => Device::oracle_with(OracleOptions { on_print, ..OracleOptions::default() }),
+            true if compile::find::find().is_err() => return,
+            true => Device::cpu_with(CpuOptions { on_print, cache: DiskCache::none(), ..CpuOptions::default() }),
+        };
+        tells::launch(&x, &mut Tensor::zeros([2]).unwrap()).dims(3).grid([1, 2]).run(&device).unwrap();
+        seen.push(std::mem::take(&mut *lines.lock().unwrap()));
+    }
+    assert_eq!(seen[0], seen[1]);
+    let [first, second, third] = &seen[0][..] else { panic!("{seen:?}") };
+    assert!(first.ends_with(": program 0 [0, 0, 0]: row 0 [[0.5, -1, 0.000000001]]"), "{first}");
+    assert!(second.contains(": program 1 [0, 1, 0]: row 1 [[") && second.ends_with(", 3, 65536]]"), "{second}");
+    assert!(third.ends_with(": program 1 [0, 1, 0]: not the first"), "{third}");
 }
 
 #[test]

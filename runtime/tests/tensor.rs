@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 use std::io::Write;
 use tegula::{
-    MappedFile, PackedTensor, Tensor, TensorError, View,
+    MappedFile, PackedTensor, Tensor, TensorError, TensorView, TensorViewMut, View,
     ir::{Quant, layout::Layout},
     launch::{Arg, ArgData},
 };
@@ -80,6 +80,18 @@ fn split_views_write_their_own_elements() {
         assert!(right.copy_from_slice(&[1]).is_err());
     }
     assert_eq!(t.to_vec(), [1, 0, 0, 0, 2, 7, 8, 9, 3, 0, 0, 0]);
+}
+
+#[test]
+fn values_of_the_host_are_viewed_without_a_copy() {
+    let mut values = [1i16, 2, 3, 4, 5, 6];
+    let view = TensorView::of([2, 3], &values).unwrap();
+    assert_eq!(view.transposed().to_vec(), [1, 4, 2, 5, 3, 6]);
+    assert_eq!(view.as_slice().unwrap().as_ptr(), values.as_ptr());
+    TensorViewMut::of([3, 2], &mut values).unwrap().index(1, 0).unwrap().copy_from_slice(&[7, 8, 9]).unwrap();
+    assert_eq!(values, [7, 2, 8, 4, 9, 6]);
+    let error = TensorView::of([4], &values).unwrap_err().to_string();
+    assert_eq!(error, "expected 4 elements for shape [4], found 6");
 }
 
 #[test]
@@ -172,6 +184,7 @@ fn packed_tensors_take_exactly_the_bytes_of_their_format_and_layout() {
     assert_eq!((t.quant(), t.layout(), t.k(), t.n()), (quant, Layout::Gguf, k, n));
     assert_eq!(t.as_bytes(), bytes);
     assert_eq!(t.bytes_view().as_slice().unwrap(), bytes);
+    assert_eq!(t.bytes_view().shape(), [3, 68], "a row for each column of the matrix");
     // Element (k, n): block k / 32 of row n: an f16 scale, then codes.
     for (k, n) in [(0, 0), (31, 0), (32, 1), (63, 2)] {
         let block = &bytes[(n * 2 + k / 32) * 34..];
@@ -186,7 +199,9 @@ fn packed_tensors_take_exactly_the_bytes_of_their_format_and_layout() {
     assert!(PackedTensor::zeros(quant, Layout::Panel16, 1 << 62, 1 << 40).is_err());
     let mut p = PackedTensor::zeros(Quant::Q4_K, Layout::Panel16, 256, 17).unwrap();
     assert_eq!(Some(p.as_bytes().len()), Layout::Panel16.bytes(Quant::Q4_K, 256, 17));
-    p.bytes_view_mut().unwrap().slice(0, 0..4).unwrap().copy_from_slice(&[1, 2, 3, 4]).unwrap();
+    let bytes = p.bytes_view_mut().unwrap();
+    assert_eq!(bytes.shape()[0], 2, "a row for each panel of 16 columns");
+    bytes.index(0, 0).unwrap().slice(0, 0..4).unwrap().copy_from_slice(&[1, 2, 3, 4]).unwrap();
     assert_eq!(p.as_bytes()[..5], [1, 2, 3, 4, 0]);
     let shared = p.clone();
     assert!(p.as_mut_bytes().is_none(), "shared");

@@ -96,14 +96,14 @@ pub enum SiteKind {
     Assert,
     /// An index lay outside its view; the report's value is the index.
     Index,
-    /// One element of a printed tile: `len` reports in row-major order make the tile, each value holds an element's bits.
-    /// A print of several operands has a site for each, in order, the first with the message and the others without; one
-    /// of no operands has a site with `len` 0, which reports once.
+    /// One element of a printed tile: one report for each element in row-major order, whose value holds its bits. A print
+    /// of several operands has a site for each, one after the other, the first with the message and the others without;
+    /// one of no operands has a site without element type that reports once.
     Print {
         /// Name of the element type; empty without operands.
         elem: String,
-        /// Elements of the tile.
-        len: u32,
+        /// Extents of the tile.
+        shape: Vec<usize>,
     },
     /// An integer division by zero or MIN/−1 in a checked kernel.
     Division,
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn response() -> Response {
-        let site = Site { kind: SiteKind::Print { elem: "f32".into(), len: 8 }, message: "x =".into(), loc: Loc::new("a.rs", 3, 9) };
+        let site = Site { kind: SiteKind::Print { elem: "f32".into(), shape: vec![2, 4] }, message: "x =".into(), loc: Loc::new("a.rs", 3, 9) };
         let meta = Meta { scratch_bytes: 4096, sites: vec![site], remarks: vec!["scalar loop".into()] };
         Response::Ok { bytes: vec![1, 2, 3], meta }
     }

@@ -99,9 +99,13 @@ impl Compiler {
         self.give(answer.is_ok().then_some(worker));
         let result = match answer {
             Ok(Response::Ok { bytes, meta }) => Ok(Output { bytes, meta }),
-            Ok(Response::Err { stage, message, loc }) => {
-                Err(CompileError::Rejected { kernel: name.into(), target: request.target.as_str().into(), stage, message, loc })
-            }
+            Ok(Response::Err { stage, message, loc }) => Err(CompileError::Rejected {
+                kernel: name.into(),
+                target: request.target.as_str().into(),
+                stage,
+                message,
+                loc,
+            }),
             Err(failure) => Err(self.crashed(name, request, failure)),
         };
         self.tell(|| Progress::Finished { kernel: name.into(), took: begun.elapsed(), ok: result.is_ok() });

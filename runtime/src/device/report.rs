@@ -7,8 +7,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tegula_ir::{
-    Elem, Scalar,
+    Elem,
     abi::Ctx,
+    oracle::element,
     protocol::{Site, SiteKind},
 };
 
@@ -103,17 +104,18 @@ fn print(sites: &[Site], printed: &mut [(u32, u64, i64)], grid: [u32; 3], printe
     let mut rest = &printed[..];
     let mut line = String::new();
     while let [(site, program, _), ..] = *rest {
-        let Some(Site { kind: SiteKind::Print { elem, len }, message, loc }) = sites.get(site as usize) else { return };
+        let Some(Site { kind: SiteKind::Print { elem, shape }, message, loc }) = sites.get(site as usize) else {
+            return;
+        };
         let same = rest.iter().take_while(|p| (p.0, p.1) == (site, program)).count();
-        let (tile, after) = rest.split_at(same.min((*len).max(1) as usize));
+        let (tile, after) = rest.split_at(same.min(shape.iter().product::<usize>().max(1)));
         rest = after;
         if line.is_empty() {
             let _ = write!(line, "{loc}: program {program} {:?}: {message}", place(program, grid));
         }
         if let Some(elem) = Elem::from_name(elem) {
-            let values: Vec<String> = tile.iter().map(|p| Scalar::from_bits(elem, p.2 as u64).to_string()).collect();
-            let text = if *len == 1 { values.join(", ") } else { format!("[{}]", values.join(", ")) };
-            let _ = write!(line, " {text}");
+            line.push(' ');
+            write_tile(&mut line, elem, shape, &mut tile.iter().map(|p| p.2 as u64));
         }
         // The tiles of a print's other operands follow, at the next sites, on the same line.
         let goes_on = rest.first().is_some_and(|next| {
@@ -129,6 +131,23 @@ fn print(sites: &[Site], printed: &mut [(u32, u64, i64)], grid: [u32; 3], printe
     if cut {
         say(printer, "… (more was printed than is kept)");
     }
+}
+
+/// A tile as the oracle prints it: `[[1, 2], [3, 4]]`, a scalar without brackets.
+fn write_tile(line: &mut String, elem: Elem, shape: &[usize], values: &mut impl Iterator<Item = u64>) {
+    let Some((n, inner)) = shape.split_first() else {
+        // Fewer reports than elements: more was printed than is kept.
+        line.push_str(&values.next().map_or("…".into(), |bits| element(elem, bits)));
+        return;
+    };
+    line.push('[');
+    for i in 0..*n {
+        if i > 0 {
+            line.push_str(", ");
+        }
+        write_tile(line, elem, inner, values);
+    }
+    line.push(']');
 }
 
 #[cfg(test)]
@@ -169,8 +188,9 @@ mod tests {
 
     #[test]
     fn prints_come_out_by_program_each_tile_of_its_own() {
-        let kind = |elem: &str, len| SiteKind::Print { elem: elem.into(), len };
-        let sites = [site(kind("i32", 2), "x =", 8), site(kind("f32", 1), "", 8), site(kind("", 0), "here", 9)];
+        let kind = |elem: &str, shape: &[usize]| SiteKind::Print { elem: elem.into(), shape: shape.into() };
+        let sites =
+            [site(kind("i32", &[1, 2]), "x =", 8), site(kind("f32", &[]), "", 8), site(kind("", &[]), "here", 9)];
         let f = |v: f32| v.to_bits() as i64;
         let reports = [
             (0, 1, 5),
@@ -186,16 +206,14 @@ mod tests {
         ];
         let (lines, result) = run(&sites, [2, 1, 1], &reports);
         assert!(result.is_ok());
-        let half = Scalar::from_f64(Elem::F32, 0.5);
-        let two = Scalar::from_f64(Elem::F32, 2.0);
         assert_eq!(
             lines,
             [
-                format!("k.rs:8:5: program 0 [0, 0, 0]: x = [1, -1] {two}"),
-                "k.rs:9:5: program 0 [0, 0, 0]: here".into(),
-                "k.rs:9:5: program 0 [0, 0, 0]: here".into(),
-                "k.rs:8:5: program 0 [0, 0, 0]: x = [3, 4]".into(),
-                format!("k.rs:8:5: program 1 [1, 0, 0]: x = [5, 6] {half}"),
+                "k.rs:8:5: program 0 [0, 0, 0]: x = [[1, -1]] 2",
+                "k.rs:9:5: program 0 [0, 0, 0]: here",
+                "k.rs:9:5: program 0 [0, 0, 0]: here",
+                "k.rs:8:5: program 0 [0, 0, 0]: x = [[3, 4]]",
+                "k.rs:8:5: program 1 [1, 0, 0]: x = [[5, 6]] 0.5",
             ]
         );
     }

@@ -9,7 +9,7 @@ use tegula_lang::{
     packed::Format,
 };
 
-fn data<'a, T: Elem>(start: *mut T, shape: Strided, owner: &'a Arc<Buffer>, mutable: bool) -> ArgData<'a> {
+fn data<'a, T: Elem>(start: *mut T, shape: Strided, owner: Option<&'a Arc<Buffer>>, mutable: bool) -> ArgData<'a> {
     let (extents, strides) = shape.to_arg();
     ArgData::View(ViewArg {
         ptr: start.cast(),
@@ -18,21 +18,21 @@ fn data<'a, T: Elem>(start: *mut T, shape: Strided, owner: &'a Arc<Buffer>, muta
         rank: shape.rank() as u8,
         extents,
         strides,
-        owner: Some(owner),
+        owner: owner.map(|o| o as _),
         borrow: PhantomData,
     })
 }
 
 impl<'a, T: Elem, const R: usize> Arg<'a, View<T, R>> for &'a Tensor<T> {
     fn arg(self) -> ArgData<'a> {
-        data(self.start(), self.shape, &self.buffer, false)
+        data(self.start(), self.shape, Some(&self.buffer), false)
     }
 }
 
 impl<'a, T: Elem, const R: usize> Arg<'a, ViewMut<T, R>> for &'a mut Tensor<T> {
     // A tensor in a mapped file says that it cannot be written, and the launch refuses it.
     fn arg(self) -> ArgData<'a> {
-        data(self.start(), self.shape, &self.buffer, self.buffer.writable())
+        data(self.start(), self.shape, Some(&self.buffer), self.buffer.writable())
     }
 }
 

@@ -142,11 +142,7 @@ impl<T: Elem> Tensor<T> {
     /// The elements of `values` in row-major order.
     pub fn from_slice(shape: impl AsRef<[usize]>, values: &[T]) -> Result<Tensor<T>, TensorError> {
         let shape = shape.as_ref();
-        let strided = Strided::row_major(shape)?;
-        if strided.len() != values.len() {
-            let shape = shape.to_vec();
-            return Err(TensorError::Length { shape, expected: strided.len(), found: values.len() });
-        }
+        Strided::of_len(shape, values.len())?;
         let mut t = Tensor::allocate(shape)?;
         t.as_mut_slice()?.copy_from_slice(values);
         Ok(t)
@@ -184,11 +180,7 @@ impl<T: Elem> Tensor<T> {
 
     /// The same elements under another shape.
     pub fn reshape(self, shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
-        let shape = Strided::row_major(shape.as_ref())?;
-        if shape.len() != self.len() {
-            let (expected, shape) = (shape.len(), shape.extents().to_vec());
-            return Err(TensorError::Length { shape, expected, found: self.len() });
-        }
+        let shape = Strided::of_len(shape.as_ref(), self.len())?;
         Ok(Tensor { shape, ..self })
     }
 
@@ -222,7 +214,7 @@ impl<T: Elem> Tensor<T> {
     /// All of it as a view.
     pub fn view(&self) -> TensorView<'_, T> {
         // SAFETY: the elements live, and nobody writes them, as long as `self` is borrowed.
-        unsafe { TensorView::over(self.start(), self.shape, &self.buffer) }
+        unsafe { TensorView::over(self.start(), self.shape, Some(&self.buffer)) }
     }
 
     /// All of it as a view that can be written; an error for a mapped file.
@@ -231,7 +223,7 @@ impl<T: Elem> Tensor<T> {
             return Err(TensorError::ReadOnly);
         }
         // SAFETY: as above, and `self` is borrowed mutably.
-        Ok(unsafe { TensorViewMut::over(self.start(), self.shape, &self.buffer) })
+        Ok(unsafe { TensorViewMut::over(self.start(), self.shape, Some(&self.buffer)) })
     }
 
     /// The part `range` of an axis, as a view.

@@ -107,14 +107,14 @@ impl PackedTensor {
     /// The bytes as a matrix: a row for each column of the matrix (`gguf`) or panel of columns (`panel16`).
     pub fn bytes_view(&self) -> TensorView<'_, u8> {
         // SAFETY: `bytes` bytes of the buffer, which nobody writes while `self` is borrowed.
-        unsafe { TensorView::over(self.start(), self.strided(), &self.buffer) }
+        unsafe { TensorView::over(self.start(), self.strided(), Some(&self.buffer)) }
     }
 
     /// The same to write, for kernels that pack; `None` as [`PackedTensor::as_mut_bytes`].
     pub fn bytes_view_mut(&mut self) -> Option<TensorViewMut<'_, u8>> {
         self.as_mut_bytes()?;
         // SAFETY: as above, and nobody else has the buffer.
-        Some(unsafe { TensorViewMut::over(self.start(), self.strided(), &self.buffer) })
+        Some(unsafe { TensorViewMut::over(self.start(), self.strided(), Some(&self.buffer)) })
     }
 
     /// One row of bytes for each independent part of the layout: a column's blocks (`gguf`), a panel of columns (`panel16`).

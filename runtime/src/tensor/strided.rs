@@ -31,6 +31,15 @@ impl Strided {
         Ok(Strided { rank: shape.len(), extents, strides })
     }
 
+    /// Row-major, of so many elements.
+    pub fn of_len(shape: &[usize], found: usize) -> Result<Strided, TensorError> {
+        let strided = Strided::row_major(shape)?;
+        match strided.len() {
+            n if n == found => Ok(strided),
+            expected => Err(TensorError::Length { shape: shape.to_vec(), expected, found }),
+        }
+    }
+
     /// One axis of `n` elements.
     pub fn line(n: usize) -> Strided {
         let mut extents = [1; MAX_RANK];

@@ -9,7 +9,7 @@ use tegula_lang::Elem;
 pub struct TensorView<'a, T> {
     pub(super) start: *mut T,
     pub(super) shape: Strided,
-    pub(super) owner: &'a Arc<Buffer>,
+    pub(super) owner: Option<&'a Arc<Buffer>>,
     borrow: PhantomData<&'a [T]>,
 }
 
@@ -17,7 +17,7 @@ pub struct TensorView<'a, T> {
 pub struct TensorViewMut<'a, T> {
     pub(super) start: *mut T,
     pub(super) shape: Strided,
-    pub(super) owner: &'a Arc<Buffer>,
+    pub(super) owner: Option<&'a Arc<Buffer>>,
     borrow: PhantomData<&'a mut [T]>,
 }
 
@@ -40,9 +40,9 @@ unsafe impl<T: Sync> Sync for TensorViewMut<'_, T> {}
 macro_rules! views { ($($name:ident)*) => {$(
     impl<'a, T: Elem> $name<'a, T> {
         /// # Safety
-        /// All elements that `shape` reaches from `start` are initialised, aligned, in `owner`, and borrowed as the type
+        /// All elements that `shape` reaches from `start` are initialised, aligned, in `owner` if there is one, and borrowed as the type
         /// says for `'a`.
-        pub(super) unsafe fn over(start: *mut T, shape: Strided, owner: &'a Arc<Buffer>) -> Self {
+        pub(super) unsafe fn over(start: *mut T, shape: Strided, owner: Option<&'a Arc<Buffer>>) -> Self {
             $name { start, shape, owner, borrow: PhantomData }
         }
 
@@ -100,6 +100,13 @@ macro_rules! views { ($($name:ident)*) => {$(
 views! { TensorView TensorViewMut }
 
 impl<'a, T: Elem> TensorView<'a, T> {
+    /// Values of the host's, in row-major order, without a copy.
+    pub fn of(shape: impl AsRef<[usize]>, values: &'a [T]) -> Result<Self, TensorError> {
+        let shape = Strided::of_len(shape.as_ref(), values.len())?;
+        // SAFETY: `len` values, borrowed for `'a`.
+        Ok(unsafe { TensorView::over(values.as_ptr().cast_mut(), shape, None) })
+    }
+
     /// The elements, if they lie one after the other in row-major order.
     pub fn as_slice(&self) -> Option<&'a [T]> {
         // SAFETY: `len` elements from `start` on, borrowed for `'a`.
@@ -108,6 +115,13 @@ impl<'a, T: Elem> TensorView<'a, T> {
 }
 
 impl<'a, T: Elem> TensorViewMut<'a, T> {
+    /// Values of the host's, in row-major order, without a copy.
+    pub fn of(shape: impl AsRef<[usize]>, values: &'a mut [T]) -> Result<Self, TensorError> {
+        let shape = Strided::of_len(shape.as_ref(), values.len())?;
+        // SAFETY: `len` values, borrowed mutably for `'a`.
+        Ok(unsafe { TensorViewMut::over(values.as_mut_ptr(), shape, None) })
+    }
+
     /// The same elements, to read.
     pub fn as_view(&self) -> TensorView<'_, T> {
         // SAFETY: borrowed for as long as `self` is.
@@ -134,7 +148,9 @@ impl<'a, T: Elem> TensorViewMut<'a, T> {
             let shape = self.shape().to_vec();
             return Err(TensorError::Length { shape, expected: self.len(), found: values.len() });
         }
-        self.owner.set_written(true);
+        if let Some(buffer) = self.owner {
+            buffer.set_written(true);
+        }
         for (v, i) in values.iter().zip(self.shape.indices()) {
             // SAFETY: indices of the view lead to its elements.
             unsafe { self.start.offset(self.shape.offset(&i)).write(*v) };

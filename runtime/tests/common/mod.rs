@@ -109,7 +109,7 @@ fn sites() -> Vec<Site> {
     vec![
         site(SiteKind::Assert, "program is no multiple of 7", 10),
         site(SiteKind::Index, "axis 0 of `x`", 11),
-        site(SiteKind::Print { elem: "i32".into(), len: 2 }, "pair", 12),
+        site(SiteKind::Print { elem: "i32".into(), shape: vec![2] }, "pair", 12),
     ]
 }
 

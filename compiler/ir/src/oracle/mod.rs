@@ -28,6 +28,7 @@ mod value;
 
 pub use args::{OracleArg, PackedArg, ViewArg};
 pub use error::{Access, Fault, OracleError, Program};
+pub use value::element;
 
 use crate::{kernel::Kernel, loc::Loc, ops::OpKind};
 use std::collections::BTreeMap;

@@ -104,7 +104,7 @@ impl fmt::Display for Tile {
 }
 
 /// One element as text: `1.5`, `-3`, `true`, `NaN`.
-pub(super) fn element(elem: Elem, bits: u64) -> String {
+pub fn element(elem: Elem, bits: u64) -> String {
     match elem {
         Elem::F32 => f32::from_bits(bits as u32).to_string(),
         e if e.is_float() => number::widen(e, bits).to_string(),

@@ -36,10 +36,15 @@ impl<'a, 'c> Cx<'a, 'c> {
     /// `print`: each element's bits, in order.
     pub fn print(&mut self, op: &'a Op) -> Result<(), Error> {
         let b = self.b;
-        for v in &op.operands {
+        let message = op.attrs.str(Key::Message).unwrap_or_default();
+        if op.operands.is_empty() {
+            let site = self.site(SiteKind::Print { elem: String::new(), shape: vec![] }, message, op);
+            self.report(site, b.c64(0));
+        }
+        for (i, v) in op.operands.iter().enumerate() {
             let ty = self.tile(*v).clone();
-            let kind = SiteKind::Print { elem: ty.elem.name().into(), len: ty.len() as u32 };
-            let site = self.site(kind, op.attrs.str(Key::Message).unwrap_or_default(), op);
+            let kind = SiteKind::Print { elem: ty.elem.name().into(), shape: ty.shape.clone() };
+            let site = self.site(kind, if i == 0 { message } else { "" }, op);
             self.versioned(&[*v], None, &[], &mut |cx| {
                 cx.loops(&ty.shape, None, 1, &mut At::origin(ty.rank()), 0, &mut |cx, at| {
                     let x = to_memory(b, cx.eval(*v, at), ty.elem);
