@@ -224,10 +224,13 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// Any op with regions that is no combiner.
     pub fn control(&mut self, op: &'a Op) -> Result<(), Error> {
-        match op.kind {
+        self.depth += 1;
+        let result = match op.kind {
             OpKind::For => self.for_loop(op),
             OpKind::While => self.while_loop(op),
             _ => self.if_else(op),
-        }
+        };
+        self.depth -= 1;
+        result
     }
 }

@@ -4,13 +4,16 @@ use super::{
     Error, Target,
     arena::Arena,
     at::{At, Coord, Key},
-    build::{Build, V},
+    build::{Build, Cmp, V},
     elementwise,
     machine::{self, memory_type},
     plan::{Mode, Plan, reshape_is_unit},
 };
 use std::collections::{HashMap, HashSet};
 use tegula_ir::{Attr, Elem, Kernel, Op, OpKind, QTileType, TileType, Type, Value, protocol::{Site, SiteKind}};
+
+/// Greatest tile, in bytes, of which the next is asked for ahead: it must fit into the L2 cache with everything else.
+const LOOK_AHEAD_LIMIT: usize = 128 << 10;
 
 /// A tile in scratch memory: row-major, no gaps.
 #[derive(Clone, Debug)]
@@ -85,6 +88,12 @@ pub struct Cx<'a, 'c> {
     floor: usize,
     /// Loads (by result) and stores (by tile) that the code at hand need not check.
     inside: HashSet<Value>,
+    /// Loads that a nest of the kernel's body has read already.
+    read_before: HashSet<Value>,
+    /// Distance in bytes from an access of the nest at hand to where the next program's may be: see [`Cx::look_ahead`].
+    ahead: HashMap<Value, V<'c>>,
+    /// Loops of the kernel around the op at hand.
+    pub depth: usize,
     memo: Vec<(u32, HashMap<(Value, Key), V<'c>>)>,
     buffers: HashMap<usize, V<'c>>,
     /// Functions of libm that the module declares.
@@ -115,6 +124,9 @@ impl<'a, 'c> Cx<'a, 'c> {
             avail: vec![0; n],
             floor: 0,
             inside: HashSet::new(),
+            read_before: HashSet::new(),
+            ahead: HashMap::new(),
+            depth: 0,
             memo: vec![],
             buffers: HashMap::new(),
             declared: HashSet::new(),
@@ -494,6 +506,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let Some(condition) = condition else { return f(self) };
         let keys: Vec<Value> = all.iter().map(|op| Self::access_key(op)).collect();
         let floor = self.floor;
+        self.look_ahead(&all);
         let mut failed = None;
         // Both branches run the same code generator; the first error is kept.
         let cell = std::cell::RefCell::new((&mut *self, f, &mut failed));
@@ -518,7 +531,38 @@ impl<'a, 'c> Cx<'a, 'c> {
         };
         let values = b.if_(condition, results, || branch(true), || branch(false));
         drop(cell);
+        self.ahead.clear();
         failed.map_or(Ok(values), Err)
+    }
+
+    /// Programs of a row kernel read a row, then compute on it from the caches: time in which memory could bring the next
+    /// row. So a nest that reads a tile for the second time asks for the tile that follows along axis 0, and a nest that
+    /// stores after such a one for the place of the next stores.
+    fn look_ahead(&mut self, accesses: &[&'a Op]) {
+        if self.depth > 0 {
+            return;
+        }
+        let b = self.b;
+        let again = |cx: &Self, op: &Op| cx.read_before.contains(&Self::access_key(op));
+        for op in accesses {
+            let tile = Self::access_key(op);
+            let (view, ty) = (self.view(op.operands[0]), self.tile(tile));
+            let reread = if op.kind == OpKind::Load { again(self, op) } else { !self.read_before.is_empty() };
+            if !reread || ty.rank() < 2 || ty.len() * ty.elem.bytes() > LOOK_AHEAD_LIMIT {
+                continue;
+            }
+            let rows = ty.shape[0] as i64;
+            let position = self.scalar(op.operands[1]);
+            let more = b.cmp(Cmp::Sle, b.add_c(position, 2 * rows), view.extents[0]);
+            let distance = b.mul_c(view.strides[0], rows * ty.elem.bytes() as i64);
+            self.ahead.insert(tile, b.select(more, distance, b.c64(0)));
+        }
+        let loads = accesses.iter().filter(|op| op.kind == OpKind::Load).map(|op| op.results[0]);
+        self.read_before.extend(loads);
+    }
+    /// How far ahead of an access to ask for memory, in bytes.
+    pub fn ahead(&self, op: &Op) -> Option<V<'c>> {
+        self.ahead.get(&Self::access_key(op)).copied()
     }
 
     /// Runs `f` for code that may only run where it stands: no memory is read further out.

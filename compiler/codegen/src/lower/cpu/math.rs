@@ -16,7 +16,7 @@ use tegula_ir::{Elem, OpKind};
 
 /// One of the functions on f32 or f64 registers.
 pub fn apply<'c>(cx: &mut Cx<'_, 'c>, kind: OpKind, e: Elem, x: &[V<'c>]) -> V<'c> {
-    let b = cx.b;
+    let (b, avx512) = (cx.b, cx.target.avx512);
     if e == Elem::F64 {
         return match kind {
             OpKind::Rsqrt => b.divf(b.float_like(x[0], 1.0), b.sqrt(x[0])),
@@ -39,15 +39,15 @@ pub fn apply<'c>(cx: &mut Cx<'_, 'c>, kind: OpKind, e: Elem, x: &[V<'c>]) -> V<'
     }
     match kind {
         OpKind::Rsqrt => b.divf(b.float_like(x[0], 1.0), b.sqrt(x[0])),
-        OpKind::Exp => exp::exp(b, x[0]),
-        OpKind::Exp2 => exp::exp2(b, x[0]),
+        OpKind::Exp => exp::exp(b, avx512, x[0]),
+        OpKind::Exp2 => exp::exp2(b, avx512, x[0]),
         OpKind::Log => log::log(b, x[0]),
         OpKind::Log2 => log::log2(b, x[0]),
         OpKind::Sin => trig::sin(cx, x[0]),
         OpKind::Cos => trig::cos(cx, x[0]),
-        OpKind::Tanh => special::tanh(b, x[0]),
-        OpKind::Erf => special::erf(b, x[0]),
-        OpKind::Sigmoid => special::sigmoid(b, x[0]),
+        OpKind::Tanh => special::tanh(b, avx512, x[0]),
+        OpKind::Erf => special::erf(b, avx512, x[0]),
+        OpKind::Sigmoid => special::sigmoid(b, avx512, x[0]),
         OpKind::Pow => libm(cx, "powf", x),
         k => unreachable!("`{}` is no function on floats", k.name()),
     }

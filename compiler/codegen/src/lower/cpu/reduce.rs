@@ -27,6 +27,9 @@ pub struct Combine<'a, 'c> {
     /// Element type of the accumulators.
     acc: Elem,
     to: Elem,
+    /// For max and min of floats: states are never NaN and begin with the least or greatest value, so that a comparison
+    /// does. A reduction that ends there may have seen NaN only, and is done again without this.
+    quick: bool,
 }
 
 impl<'a, 'c> Combine<'a, 'c> {
@@ -39,7 +42,8 @@ impl<'a, 'c> Combine<'a, 'c> {
             _ if from.is_float() => from.accumulator(),
             _ => from,
         };
-        Combine { b, kind, from, acc, to }
+        let quick = acc.is_float() && matches!(kind, Max | Min);
+        Combine { b, kind, from, acc, to, quick }
     }
     fn is_arg(&self) -> bool {
         matches!(self.kind, ReduceKind::Argmax | ReduceKind::Argmin)
@@ -65,6 +69,8 @@ impl<'a, 'c> Combine<'a, 'c> {
             Prod if e.is_float() => float(1.0),
             Prod => 1,
             // A NaN is ignored, and all there is when nothing else comes.
+            Max if self.quick => float(f64::NEG_INFINITY),
+            Min if self.quick => float(f64::INFINITY),
             Max | Min | Argmax | Argmin if e.is_float() => float(f64::NAN),
             MaxNan => float(f64::NEG_INFINITY),
             MinNan => float(f64::INFINITY),
@@ -101,6 +107,8 @@ impl<'a, 'c> Combine<'a, 'c> {
             Sum => b.add(p, q),
             Prod if float => b.mulf(p, q),
             Prod => b.mul(p, q),
+            Max if self.quick => b.select(b.cmpf(FCmp::Ogt, q, p), q, p),
+            Min if self.quick => b.select(b.cmpf(FCmp::Olt, q, p), q, p),
             Max if float => b.maxnumf(p, q),
             Max if signed => b.maxs(p, q),
             Max => b.maxu(p, q),
@@ -143,6 +151,17 @@ impl<'a, 'c> Combine<'a, 'c> {
             return b.maxs(state[1], b.int_like(state[1], 0));
         }
         cast(b, state[0], self.acc, self.to)
+    }
+    /// The state, or where a quick one saw nothing but NaN perhaps, that of `careful`.
+    fn settled(&self, state: Vec<V<'c>>, careful: impl FnOnce(&Self) -> Vec<V<'c>>) -> Vec<V<'c>> {
+        if !self.quick {
+            return state;
+        }
+        let b = self.b;
+        let lanes = b.lanes(state[0]);
+        let doubtful = b.any(b.cmpf(FCmp::Oeq, state[0], self.identity(lanes)[0]));
+        let careful = || careful(&Combine { quick: false, ..*self });
+        b.if_(doubtful, &self.types(lanes), careful, || state)
     }
     /// The state of all lanes: by halves.
     fn across(&self, mut state: Vec<V<'c>>) -> Vec<V<'c>> {
@@ -207,6 +226,11 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// The state of all elements along the lane axis, at a place along the other axes: a scalar.
     fn fold_lanes(&mut self, combine: &Combine<'_, 'c>, source: Value, axis: usize, at: &At<'c>) -> Vec<V<'c>> {
+        let state = self.fold_chunks(combine, source, axis, at);
+        combine.settled(state, |careful| self.from_here(|cx| cx.fold_chunks(careful, source, axis, at)))
+    }
+
+    fn fold_chunks(&mut self, combine: &Combine<'_, 'c>, source: Value, axis: usize, at: &At<'c>) -> Vec<V<'c>> {
         let (b, n) = (self.b, self.tile(source).shape[axis]);
         let chunks = n / LANES;
         let ways = if chunks >= 4 { 4 } else { chunks.max(1).min(2) };
@@ -261,6 +285,11 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// The state of all elements along an axis in ascending order; lanes of `at` run along another.
     fn fold_ascending(&mut self, combine: &Combine<'_, 'c>, source: Value, axis: usize, at: &At<'c>) -> Vec<V<'c>> {
+        let state = self.fold_one_by_one(combine, source, axis, at);
+        combine.settled(state, |careful| self.from_here(|cx| cx.fold_one_by_one(careful, source, axis, at)))
+    }
+
+    fn fold_one_by_one(&mut self, combine: &Combine<'_, 'c>, source: Value, axis: usize, at: &At<'c>) -> Vec<V<'c>> {
         let (b, n) = (self.b, self.tile(source).shape[axis]);
         b.for_(b.c64(0), b.c64(n as i64), b.c64(1), &combine.identity(at.lanes()), |i, acc| {
             let x = self.eval(source, &at.with(axis, Coord { var: Some((i, b.top())), plus: 0 }));
@@ -347,7 +376,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         let bufs: Vec<Buf> = op.results.iter().map(|v| if self.tile(*v).len() == 1 { self.buffer(self.tile(*v)) } else { self.result_buffer(*v) }).collect();
         let mut outer = ty.shape.clone();
         outer[axis] = 1;
-        let combine = (op.kind == tegula_ir::OpKind::Scan).then(|| Combine::new(b, kind_of(op), ty.elem, self.elem(op.results[0])));
+        let combine = (op.kind == tegula_ir::OpKind::Scan)
+            .then(|| Combine { quick: false, ..Combine::new(b, kind_of(op), ty.elem, self.elem(op.results[0])) });
         self.nest(&outer, &op.operands, None, &mut |cx, at| {
             let place = |i: V<'c>| -> At<'c> {
                 let i = if reverse { b.sub(b.c64(n as i64 - 1), i) } else { i };

@@ -72,6 +72,9 @@ impl<'a, 'c> Cx<'a, 'c> {
         let contiguous = at.lane.is_none_or(|(axis, _)| axis == last);
         let fast = self.is_unchecked(op);
         if fast && (contiguous || lanes == 0) {
+            if let (Some(distance), true) = (self.ahead(op), lanes > 0) {
+                b.prefetch(b.offset(p, distance), 2);
+            }
             return machine::load(b, p, view.elem, lanes);
         }
         let pad = b.constant_bits(carrier(b, view.elem), Self::pad_bits(op), 0);
@@ -140,6 +143,9 @@ impl<'a, 'c> Cx<'a, 'c> {
         let last = view.extents.len().wrapping_sub(1);
         let contiguous = at.lane.is_none_or(|(axis, _)| axis == last);
         if self.is_unchecked(op) && contiguous {
+            if let (Some(distance), true) = (self.ahead(op), at.lane.is_some()) {
+                b.prefetch_to_write(b.offset(p, distance), 2);
+            }
             return machine::store(b, x, p, e);
         }
         let Some((axis, lanes)) = at.lane else {

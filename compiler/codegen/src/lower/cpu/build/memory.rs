@@ -75,8 +75,15 @@ impl<'c> Build<'c> {
     }
     /// Hints that the line at `p` is read soon. `locality` 3 keeps it in all caches, 0 in none.
     pub fn prefetch(&self, p: V<'c>, locality: i64) {
+        self.hint(p, 0, locality);
+    }
+    /// Hints that the line at `p` is written soon.
+    pub fn prefetch_to_write(&self, p: V<'c>, locality: i64) {
+        self.hint(p, 1, locality);
+    }
+    fn hint(&self, p: V<'c>, write: i64, locality: i64) {
         let attributes =
-            [("rw", self.int_attr(32, 0)), ("hint", self.int_attr(32, locality)), ("cache", self.int_attr(32, 1))];
+            [("rw", self.int_attr(32, write)), ("hint", self.int_attr(32, locality)), ("cache", self.int_attr(32, 1))];
         self.op0("llvm.intr.prefetch", &[p], &attributes);
     }
     /// Copies a constant number of bytes between places that do not overlap.

@@ -7,19 +7,19 @@ use super::{
 };
 
 /// Hyperbolic tangent.
-pub fn tanh<'c>(b: &Build<'c>, x: V<'c>) -> V<'c> {
+pub fn tanh<'c>(b: &Build<'c>, avx512: bool, x: V<'c>) -> V<'c> {
     let c = |v: f64| b.float_like(x, v);
     let a = b.absf(x);
     let z = b.mulf(x, x);
     let p = poly(b, z, &[-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1]);
     let small = b.fma(b.mulf(p, z), x, x);
-    let e = exp(b, b.addf(a, a));
+    let e = exp(b, avx512, b.addf(a, a));
     let large = b.subf(c(1.0), b.divf(c(2.0), b.addf(e, c(1.0))));
     b.select(b.cmpf(FCmp::Olt, a, c(0.625)), small, b.copysign(large, x))
 }
 
 /// Error function.
-pub fn erf<'c>(b: &Build<'c>, x: V<'c>) -> V<'c> {
+pub fn erf<'c>(b: &Build<'c>, avx512: bool, x: V<'c>) -> V<'c> {
     let c = |v: f64| b.float_like(x, v);
     let a = b.absf(x);
     let z = b.mulf(x, x);
@@ -73,13 +73,13 @@ pub fn erf<'c>(b: &Build<'c>, x: V<'c>) -> V<'c> {
         ],
     );
     let p = b.select(b.cmpf(FCmp::Olt, a, c(2.0)), near, far);
-    let erfc = b.mulf(b.mulf(exp(b, b.negf(b.mulf(a10, a10))), q), p);
+    let erfc = b.mulf(b.mulf(exp(b, avx512, b.negf(b.mulf(a10, a10))), q), p);
     let large = b.copysign(b.subf(c(1.0), erfc), x);
     b.select(b.cmpf(FCmp::Uno, x, x), x, b.select(b.cmpf(FCmp::Olt, a, c(1.0)), small, large))
 }
 
 /// 1/(1 + exp(−x)).
-pub fn sigmoid<'c>(b: &Build<'c>, x: V<'c>) -> V<'c> {
+pub fn sigmoid<'c>(b: &Build<'c>, avx512: bool, x: V<'c>) -> V<'c> {
     let one = b.float_like(x, 1.0);
-    b.divf(one, b.addf(one, exp(b, b.negf(x))))
+    b.divf(one, b.addf(one, exp(b, avx512, b.negf(x))))
 }

@@ -17,6 +17,9 @@ const PIECE: usize = 256;
 /// Rows of A that are read in place although their distance is only known at run time.
 const FEW_ROWS: usize = 4;
 
+/// Rows up to which B is met by so few blocks of rows that copying it would not pay.
+const ONCE: usize = 12;
+
 /// How B lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -112,7 +115,7 @@ impl Dot {
     fn b_in_place(&self) -> bool {
         match self.order {
             Order::Panels => true,
-            Order::Rows => self.kind() != Kind::Pairs && self.m <= 2 * FEW_ROWS,
+            Order::Rows => self.kind() != Kind::Pairs && self.m <= ONCE,
             Order::Columns => false,
         }
     }
