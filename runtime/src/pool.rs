@@ -22,7 +22,7 @@
 //!   Both SeqCst: one of them sees the other, so no worker sleeps through a launch (and if it did, the launch would
 //!   only be slower).
 
-use crate::memory::Buffer;
+use crate::memory::{Buffer, OutOfMemory};
 use std::{
     any::Any,
     cell::Cell,
@@ -62,6 +62,9 @@ pub enum PoolError {
     /// Called from inside work of a pool.
     #[error("a launch from inside a launch's own work: the pool cannot be used from within itself")]
     Nested,
+    /// No memory for the threads' scratch.
+    #[error("scratch memory of the threads: {0}")]
+    Memory(#[from] OutOfMemory),
     /// The work panicked; chunks not begun by then were skipped.
     #[error("panicked: {0}")]
     Panicked(String),
@@ -208,7 +211,7 @@ impl Pool {
         }
         // A poisoned lock is none: a panic in `work` is caught below, and the state is valid at every point.
         let mut launcher = self.launch.lock().unwrap_or_else(PoisonError::into_inner);
-        launcher.ensure_scratch(self.threads(), scratch);
+        launcher.ensure_scratch(self.threads(), scratch)?;
         let cut = Cut::new(total, self.threads());
         let job = Job {
             work,
@@ -250,13 +253,15 @@ impl Drop for Pool {
 }
 
 impl Launcher {
-    fn ensure_scratch(&mut self, threads: usize, bytes: usize) {
+    /// Gives each thread at least `bytes`.
+    fn ensure_scratch(&mut self, threads: usize, bytes: usize) -> Result<(), OutOfMemory> {
         if self.pointers.len() == threads && self.scratch[0].bytes() >= bytes {
-            return;
+            return Ok(());
         }
-        self.pointers.clear();
-        self.scratch = (0..threads).map(|_| Buffer::zeroed(bytes.next_multiple_of(4096).max(4096))).collect();
+        let size = bytes.max(4096).checked_next_multiple_of(4096).ok_or(OutOfMemory { bytes })?;
+        self.scratch = (0..threads).map(|_| Buffer::try_zeroed(size)).collect::<Result<_, _>>()?;
         self.pointers = self.scratch.iter().map(|b| b.ptr()).collect();
+        Ok(())
     }
 }
 

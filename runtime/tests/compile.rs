@@ -11,7 +11,7 @@ use std::{
 };
 use tegula::{
     cache::DiskCache,
-    compile::{CompileError, Compiler, Identity, Program, Progress},
+    compile::{CompileError, Compiler, Identity, Program, Progress, find},
 };
 use tegula_ir::protocol::{Emit, Request};
 
@@ -153,6 +153,44 @@ fn a_missing_or_unusable_program_says_how_to_get_it() {
         let error = plain.compile("k", &request("k")).unwrap_err();
         assert!(matches!(error, CompileError::Unusable { .. }), "{error}");
     }
+}
+
+/// Where [`find::find`] looks, seen from a copy of this program in a folder of its own.
+#[test]
+fn the_compiler_is_found_by_variable_beside_the_program_and_on_the_path() {
+    if std::env::var_os("TELL_FOUND").is_some() {
+        match find::find() {
+            Ok(path) => println!("found {}", path.display()),
+            Err(e) => println!("{e}"),
+        }
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    for folder in ["deps", "path"] {
+        std::fs::create_dir(root.join(folder)).unwrap();
+    }
+    std::fs::copy(std::env::current_exe().unwrap(), root.join("deps/program")).unwrap();
+    let look = |tegulac: Option<&Path>| {
+        let mut command = std::process::Command::new(root.join("deps/program"));
+        let test = "the_compiler_is_found_by_variable_beside_the_program_and_on_the_path";
+        command.args(["--exact", test, "--nocapture"]).env("TELL_FOUND", "1").env("PATH", root.join("path"));
+        match tegulac {
+            Some(path) => command.env("TEGULAC", path),
+            None => command.env_remove("TEGULAC"),
+        };
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let found = |path: &Path| format!("found {}", path.display());
+    assert!(look(None).contains("`tegulac` was not found"));
+    // Each place goes before those of the lines above.
+    for place in ["path/tegulac", "tegulac", "deps/tegulac"].map(|p| root.join(p)) {
+        fake(place.parent().unwrap(), "1");
+        assert!(look(None).contains(&found(&place)), "{}", look(None));
+    }
+    let own = root.join("path/tegulac");
+    assert!(look(Some(&own)).contains(&found(&own)));
+    assert!(look(Some(&root.join("nowhere"))).contains("was not found"), "a variable that is wrong is an error");
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn launches_that_are_wrong_are_errors_that_say_what_is_right() {
     let (x, x2) = (noise(&[16], 7), noise(&[4, 4], 8));
     let mut y = Tensor::<f32>::zeros([16]).unwrap();
     for device in devices() {
-        let mut check = |r: Result<(), LaunchError>, parts: &[&str]| {
+        let check = |r: Result<(), LaunchError>, parts: &[&str]| {
             let e = r.unwrap_err().to_string();
             assert!(parts.iter().all(|p| e.contains(p)), "{e}");
         };
@@ -266,7 +266,7 @@ fn a_kernel_is_built_and_compiled_once_for_each_kind_of_arguments() {
         on_progress: Some(on_progress),
         ..CpuOptions::default()
     });
-    let mut run = |n: usize, dims: usize| {
+    let run = |n: usize, dims: usize| {
         let x = noise(&[n], 11);
         let mut y = Tensor::poisoned([n]).unwrap();
         add::launch(&x, &x, &mut y).dims(dims).run(&device).unwrap();

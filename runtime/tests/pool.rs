@@ -88,6 +88,16 @@ fn scratch_is_aligned_large_enough_and_of_one_thread() {
 }
 
 #[test]
+fn scratch_that_does_not_exist_is_an_error() {
+    let pool = pool(2, 100);
+    for bytes in [1 << 60, usize::MAX] {
+        let error = pool.run(10, bytes, &|_, _| unreachable!()).unwrap_err();
+        assert_eq!(error.to_string().split(" for").next(), Some("scratch memory of the threads: no memory"));
+        exactly_once(&pool, 10);
+    }
+}
+
+#[test]
 fn nested_use_is_an_error_and_harms_nothing() {
     let (outer, other) = (pool(2, 100), pool(2, 100));
     let errors = AtomicUsize::new(0);

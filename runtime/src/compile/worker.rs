@@ -5,7 +5,7 @@
 
 use super::CompileError;
 use std::{
-    io::{BufReader, Read},
+    io::{self, BufReader, Read},
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     sync::{
@@ -41,16 +41,16 @@ pub struct Failure {
 impl Worker {
     /// Starts the program.
     pub fn start(program: &Path) -> Result<Worker, CompileError> {
-        let unusable = |e: std::io::Error| CompileError::Unusable { program: program.into(), why: e.to_string() };
+        let unusable = |e: io::Error| CompileError::Unusable { program: program.into(), why: e.to_string() };
         let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // A time-out here is this process's business; an interrupt at the terminal is not the compiler's.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let mut child = command.spawn().map_err(unusable)?;
+        let mut child = spawn(&mut command).map_err(unusable)?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(mut stderr)) = pipes else {
-            return Err(unusable(std::io::Error::other("it has no pipes")));
+            return Err(unusable(io::Error::other("it has no pipes")));
         };
         let (requests, incoming) = sync_channel(1);
         let (outgoing, answers) = sync_channel(1);
@@ -125,6 +125,17 @@ impl Drop for Worker {
     }
 }
 
+/// Starts a program, also one that somebody is just writing.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    for _ in 0..20 {
+        match command.spawn() {
+            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy => std::thread::sleep(Duration::from_millis(25)),
+            started => return started,
+        }
+    }
+    command.spawn()
+}
+
 fn converse(
     mut stdin: ChildStdin,
     stdout: ChildStdout,
@@ -134,7 +145,7 @@ fn converse(
     let mut stdout = BufReader::new(stdout);
     for request in requests {
         let answer = write_frame(&mut stdin, &request).and_then(|()| {
-            let eof = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+            let eof = || io::Error::from(io::ErrorKind::UnexpectedEof);
             read_frame::<Response>(&mut stdout)?.ok_or_else(|| eof().into())
         });
         let last = answer.is_err();
@@ -176,7 +187,7 @@ pub(super) fn version(program: &Path, timeout: Duration) -> Result<String, Compi
     let unusable = |why: String| CompileError::Unusable { program: program.into(), why };
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(|e| unusable(e.to_string()))?;
+    let mut child = spawn(&mut command).map_err(|e| unusable(e.to_string()))?;
     let Some(stdout) = child.stdout.take() else { return Err(unusable("it has no output".into())) };
     let (to, answer) = sync_channel(1);
     std::thread::spawn(move || {
