@@ -132,14 +132,6 @@ fn artifact(text: &str, target: &str, checked: bool) -> (Vec<u8>, Meta) {
 
 /// Compiles for `target` and runs the whole grid over `args`.
 pub fn native(text: &str, args: &mut [Arg], grid: [i32; 3], target: &str, checked: bool) -> Reports {
-    let (code, meta) = artifact(text, target, checked);
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("k.so");
-    std::fs::write(&file, code).unwrap();
-    // SAFETY: the object was made just now and its entry has this type.
-    let library = unsafe { libloading::Library::new(&file) }.unwrap();
-    let entry: libloading::Symbol<EntryFn> = unsafe { library.get(ENTRY.as_bytes()) }.unwrap();
-
     let mut words: Vec<u64> = vec![];
     for arg in args.iter_mut() {
         match arg {
@@ -151,6 +143,18 @@ pub fn native(text: &str, args: &mut [Arg], grid: [i32; 3], target: &str, checke
             Arg::Packed { bytes, k, n, .. } => words.extend([bytes.as_ptr() as u64, *k as u64, *n as u64]),
         }
     }
+    let (code, meta) = artifact(text, target, checked);
+    call(&code, &meta, &words, grid, checked)
+}
+
+/// Loads a shared object and runs the whole grid.
+pub fn call(code: &[u8], meta: &Meta, words: &[u64], grid: [i32; 3], checked: bool) -> Reports {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("k.so");
+    std::fs::write(&file, code).unwrap();
+    // SAFETY: the object was made just now and its entry has this type.
+    let library = unsafe { libloading::Library::new(&file) }.unwrap();
+    let entry: libloading::Symbol<EntryFn> = unsafe { library.get(ENTRY.as_bytes()) }.unwrap();
     let reports: Mutex<Reports> = Mutex::default();
     extern "C" fn report(ctx: *const Ctx, site: u32, program: u64, value: i64) {
         // SAFETY: `user` is the mutex below, alive during the call.
@@ -161,7 +165,7 @@ pub fn native(text: &str, args: &mut [Arg], grid: [i32; 3], target: &str, checke
     let ctx = Ctx { grid, flags: if checked { FLAG_CHECKED } else { 0 }, report, user };
     #[repr(align(64))]
     #[derive(Clone)]
-    struct Line(#[allow(dead_code)] [u8; 64]);
+    struct Line([u8; 64]);
     let mut scratch = vec![Line([0xcd; 64]); meta.scratch_bytes as usize / 64 + 2];
     let end = grid.iter().map(|g| *g as u64).product();
     // SAFETY: arguments by the ABI, scratch of the size asked for.

@@ -2,6 +2,7 @@
 
 mod basic;
 mod control;
+mod differential;
 mod elementwise;
 mod harness;
 mod memory;

@@ -21,8 +21,10 @@ fn prints_and_assertions() {
         let mut args = [Arg::view(Elem::F32, &[4], [1.0f32, 1.25, 2.0, -1.0].map(|v| u64::from(v.to_bits())))];
         let (_, meta) = request(text, target, Emit::Artifact, true);
         let kinds: Vec<&SiteKind> = meta.sites.iter().map(|s| &s.kind).collect();
-        let [SiteKind::Assert, SiteKind::Print { elem, len: 3 }, SiteKind::Print { elem: second, len: 1 }] = kinds[..] else { panic!("{kinds:?}") };
-        assert_eq!((elem.as_str(), second.as_str()), ("f32", "i32"));
+        let [SiteKind::Assert, SiteKind::Print { elem, shape }, SiteKind::Print { elem: second, shape: scalar }] = kinds[..] else {
+            panic!("{kinds:?}")
+        };
+        assert_eq!((elem.as_str(), &shape[..], second.as_str(), &scalar[..]), ("f32", &[3usize][..], "i32", &[][..]));
         assert_eq!((meta.sites[0].message.as_str(), meta.sites[0].loc.line), ("too large", 7));
 
         let bits = |v: f32| i64::from(v.to_bits());

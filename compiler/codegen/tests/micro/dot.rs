@@ -112,7 +112,8 @@ fn check(random: &mut Random, target: &str, dot: Dot, run_strides: bool) {
 fn every_type_order_and_size() {
     let mut random = Random::new(3);
     use Elem::*;
-    let types = [(F32, F32), (F64, F64), (F16, F16), (BF16, BF16), (I8, I8), (U8, U8)];
+    let types =
+        [(F32, F32), (F64, F64), (F16, F16), (BF16, BF16), (I8, I8), (U8, U8), (F32, F16), (F32, BF16), (F16, F32)];
     let sizes = [(1, 48, 40), (3, 20, 17), (14, 37, 30), (9, 70, 300)];
     for target in TARGETS.into_iter().filter(|t| !t.contains("vnni")) {
         for (t, (a, b)) in types.into_iter().enumerate() {

@@ -42,7 +42,7 @@ pub struct Dot {
     pub k: usize,
     /// Element type of A: f64, f32, f16, bf16, i8 or u8. (fp8 must be cast to f32 first.)
     pub a: Elem,
-    /// Element type of B: that of A, or f16 or bf16 with an f32 A.
+    /// Element type of B: that of A; f32, f16 and bf16 may meet each other.
     pub b: Elem,
     /// How B lies.
     pub order: Order,

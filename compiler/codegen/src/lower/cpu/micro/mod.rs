@@ -16,8 +16,9 @@
 //! | [`grouped`] | the tile-level `dot_grouped`, straight from packed memory |
 //! | [`dequant`] | packed weights as f32: `dequant`, `packed_gather` |
 //!
-//! What a caller needs: `dot::Dot` and `grouped::Grouped` describe a product (shapes and types, all known when the kernel is
-//! compiled), say how much scratch memory they want, and emit code for given addresses.
+//! What a caller needs: [`dot::Dot`], [`grouped::Grouped`] and [`dequant::Dequant`] describe an op (shapes and types, all known
+//! when the kernel is compiled), say how much scratch memory they want, and emit code for given addresses. What they reach and
+//! why is in docs/perf/cpu-dot.md.
 
 pub mod activations;
 pub mod code;
