@@ -56,15 +56,20 @@ fn many_short_launches_of_changing_size_lose_and_repeat_nothing() {
 #[test]
 fn launches_from_several_threads_queue_up() {
     let pool = pool(2, 100);
-    let running = AtomicUsize::new(0);
+    let inside: Vec<_> = (0..4).map(|_| AtomicUsize::new(0)).collect();
     std::thread::scope(|s| {
-        for _ in 0..4 {
-            s.spawn(|| {
+        for launcher in 0..4 {
+            let (pool, inside) = (&pool, &inside);
+            s.spawn(move || {
                 for _ in 0..200 {
-                    exactly_once(&pool, 57);
-                    pool.run(2, 0, &|_, _| assert!(running.fetch_add(1, SeqCst) < 2, "two launches at a time"))
-                        .unwrap();
-                    running.store(0, SeqCst);
+                    exactly_once(pool, 57);
+                    let alone = |_, _| {
+                        inside[launcher].fetch_add(1, SeqCst);
+                        let others = (0..4).filter(|i| *i != launcher).any(|i| inside[i].load(SeqCst) > 0);
+                        assert!(!others, "two launches at a time");
+                        inside[launcher].fetch_sub(1, SeqCst);
+                    };
+                    pool.run(2, 0, &alone).unwrap();
                 }
             });
         }
