@@ -1,0 +1,177 @@
+//! SmolLM2 135M Instruct against recorded runs of llama.cpp, and against itself: the bits of a row depend on its sequence
+//! alone.
+
+use serde_json::Value;
+use tegula::{Device, device::CpuOptions};
+use tegula_engine::{
+    gguf::Gguf,
+    model::{Activations, Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK},
+    session::Session,
+};
+use tegula_tests::{data, model, read_npy};
+
+/// A prompt, what the reference continued it with, and its five largest logits before each of those tokens.
+struct Reference {
+    name: String,
+    prompt: Vec<u32>,
+    continuation: Vec<u32>,
+    top: Vec<Vec<(u32, f32)>>,
+}
+
+fn references() -> Vec<Reference> {
+    let text = std::fs::read_to_string(data("smollm2/f32.json")).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let ids = |v: &Value| v.as_array().unwrap().iter().map(|x| x.as_u64().unwrap() as u32).collect::<Vec<_>>();
+    let pairs = |v: &Value| v.as_array().unwrap().iter().map(|p| (p[0].as_u64().unwrap() as u32, p[1].as_f64().unwrap() as f32)).collect();
+    json["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| Reference {
+            name: r["name"].as_str().unwrap().to_owned(),
+            prompt: ids(&r["prompt_ids"]),
+            continuation: ids(&r["gen_ids"]),
+            top: r["top5"].as_array().unwrap().iter().map(pairs).collect(),
+        })
+        .collect()
+}
+
+/// The model on so many threads; `None` (and a note) if its file is not here.
+fn decoder(activations: Activations, threads: usize) -> Option<Decoder> {
+    let file = Gguf::open(model("smollm2")?).unwrap();
+    let mut options = CpuOptions::default();
+    options.pool.threads = threads;
+    Some(Decoder::load(&file, &Device::cpu_with(options), activations).unwrap())
+}
+
+fn rms(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    (a.iter().zip(b).map(|(x, y)| ((x - y) as f64).powi(2)).sum::<f64>() / a.len() as f64).sqrt()
+}
+
+#[test]
+fn f32_activations_follow_the_reference() {
+    let Some(mut decoder) = decoder(Activations::F32, 2) else { return };
+    for r in references() {
+        let mut session = Session::new(&mut decoder, 256).unwrap();
+        session.feed(&r.prompt, |_| {}).unwrap();
+        let expected = read_npy(&format!("smollm2/{}.logits.npy", r.name));
+        let off = rms(&session.logits().unwrap(), &expected);
+        println!("{}: rms {off:.5}", r.name);
+        assert!(off <= 0.02, "{}: rms of the logits after the prompt {off}", r.name);
+        for (step, (top, &token)) in r.top.iter().zip(&r.continuation).enumerate() {
+            let logits = session.logits().unwrap();
+            for &(id, value) in top {
+                let found = logits[id as usize];
+                assert!((found - value).abs() <= 0.05, "{} step {step}: logit of {id} is {found}, reference {value}", r.name);
+            }
+            if top[0].1 - top[1].1 > 0.1 {
+                let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();
+                assert_eq!(best as u32, top[0].0, "{} step {step}", r.name);
+            }
+            session.feed(&[token], |_| {}).unwrap();
+        }
+    }
+}
+
+/// llama.cpp's own root mean square difference between 8-bit and f32 activations: over the five largest logits at the steps
+/// where its greedy run with 8-bit activations followed the f32 run, so many for each prompt.
+const PEER: (f64, [usize; 3]) = (0.204, [56, 11, 6]);
+
+#[test]
+fn quantised_activations_are_as_close_as_the_peer() {
+    let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
+    let mut squares = vec![];
+    for (r, steps) in references().into_iter().zip(PEER.1) {
+        let mut session = Session::new(&mut decoder, 256).unwrap();
+        session.feed(&r.prompt, |_| {}).unwrap();
+        for (top, &token) in r.top.iter().zip(&r.continuation).take(steps) {
+            let logits = session.logits().unwrap();
+            squares.extend(top.iter().map(|&(id, value)| ((logits[id as usize] - value) as f64).powi(2)));
+            session.feed(&[token], |_| {}).unwrap();
+        }
+    }
+    let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
+    println!("rms {rms:.4} over {} logits", squares.len());
+    assert!(rms <= PEER.0, "rms of the logits {rms}, llama.cpp's {}", PEER.0);
+}
+
+/// Logits after each of `tokens`, computed in chunks of `chunk`.
+fn logits_in_chunks(decoder: &mut Decoder, tokens: &[u32], chunk: usize) -> Vec<f32> {
+    let mut kv = KvCache::new(decoder.device(), decoder.config(), tokens.len()).unwrap();
+    let mut blocks = BlockTable::default();
+    kv.grow(&mut blocks, tokens.len()).unwrap();
+    let mut out = vec![];
+    for (i, part) in tokens.chunks(chunk).enumerate() {
+        let chunk = Chunk { tokens: part, position: i * chunk, blocks: &blocks.0, logits: Logits::All };
+        decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK)).unwrap();
+        out.extend(decoder.logits().unwrap());
+    }
+    out
+}
+
+/// Sentence-like tokens, 300 of them: more than one KV cut.
+fn long_prompt() -> Vec<u32> {
+    let mut tokens: Vec<u32> = references().into_iter().flat_map(|r| [r.prompt, r.continuation].concat()).collect();
+    tokens.extend(tokens.clone());
+    tokens.truncate(300);
+    assert_eq!(tokens.len(), 300);
+    tokens
+}
+
+#[track_caller]
+fn same_bits(a: &[f32], b: &[f32], what: &str) {
+    assert_eq!(a.len(), b.len(), "{what}");
+    if let Some(i) = (0..a.len()).find(|&i| a[i].to_bits() != b[i].to_bits()) {
+        panic!("{what}: element {i} is {} and {}", a[i], b[i]);
+    }
+}
+
+#[test]
+fn bits_do_not_depend_on_chunks_or_threads() {
+    let Some(mut one) = decoder(Activations::Q8, 1) else { return };
+    let tokens = long_prompt();
+    let whole = logits_in_chunks(&mut one, &tokens, tokens.len());
+    same_bits(&whole, &logits_in_chunks(&mut one, &tokens, 7), "in chunks of 7");
+    same_bits(&whole, &logits_in_chunks(&mut one, &tokens, 1), "one token at a time");
+    drop(one);
+    let Some(mut two) = decoder(Activations::Q8, 2) else { return };
+    same_bits(&whole, &logits_in_chunks(&mut two, &tokens, tokens.len()), "on two threads");
+}
+
+#[test]
+fn bits_do_not_depend_on_the_batch() {
+    let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
+    let tokens = long_prompt();
+    // Five sequences: cached tokens, new tokens.
+    let shapes = [(0usize, 9usize), (130, 1), (40, 64), (63, 2), (0, 33)];
+    let mut kv = KvCache::new(decoder.device(), decoder.config(), 1024).unwrap();
+    let mut tables = vec![];
+    let vocab = decoder.config().vocab;
+    let mut alone = vec![];
+    for (i, (cached, new)) in shapes.into_iter().enumerate() {
+        let sequence = &tokens[i..i + cached + new];
+        let all = logits_in_chunks(&mut decoder, sequence, sequence.len());
+        alone.extend_from_slice(&all[cached * vocab..]);
+        let mut table = BlockTable::default();
+        kv.grow(&mut table, cached + new).unwrap();
+        if cached > 0 {
+            let chunk = Chunk { tokens: &sequence[..cached], position: 0, blocks: &table.0, logits: Logits::None };
+            decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK)).unwrap();
+        }
+        tables.push(table);
+    }
+    let chunks: Vec<Chunk> = shapes
+        .into_iter()
+        .zip(&tables)
+        .enumerate()
+        .map(|(i, ((cached, new), table))| Chunk {
+            tokens: &tokens[i + cached..i + cached + new],
+            position: cached,
+            blocks: &table.0,
+            logits: Logits::All,
+        })
+        .collect();
+    decoder.forward(&mut kv, &Batch::new(&chunks, BLOCK)).unwrap();
+    same_bits(&alone, &decoder.logits().unwrap(), "in a ragged batch of five");
+}
