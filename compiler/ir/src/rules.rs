@@ -41,7 +41,7 @@ fn view<'k>(k: &'k Kernel, op: &Op) -> R<&'k ViewType> {
     let v = *op.operands.first().ok_or("the view operand is missing")?;
     k.ty(v).as_view().ok_or_else(|| format!("operand 0 must be a view, found `{}`", k.ty(v)))
 }
-fn qtile<'k>(k: &'k Kernel, v: Value) -> R<&'k QTileType> {
+fn qtile(k: &Kernel, v: Value) -> R<&QTileType> {
     match k.ty(v) {
         Type::QTile(q) => Ok(q),
         t => Err(format!("expected a quantised tile, found `{t}`")),
@@ -72,7 +72,7 @@ fn count(op: &Op, key: Key, least: i64) -> R<usize> {
 fn kind<T>(attrs: &Attrs, key: Key, from: fn(&str) -> Option<T>) -> R<T> {
     attrs.sym(key).and_then(from).ok_or_else(|| format!("attribute `{}` is missing or has no such value", key.name()))
 }
-fn region<'a>(op: &'a Op, i: usize) -> R<&'a Region> {
+fn region(op: &Op, i: usize) -> R<&Region> {
     op.regions.get(i).ok_or_else(|| format!("region {i} is missing"))
 }
 fn types_match(k: &Kernel, a: &[Value], b: &[Value], what: &str) -> R {

@@ -2,7 +2,10 @@
 
 use tegula_ir::{
     Kernel,
-    testing::{conformance::rows, on_oracle},
+    testing::{
+        conformance::{ELSEWHERE, rows},
+        on_oracle,
+    },
 };
 
 #[test]
@@ -21,4 +24,17 @@ fn rows_survive_printing() {
         assert_eq!(row.kernel.text(), row.kernel.renumbered().text());
         row.run(&mut on_oracle).unwrap();
     }
+}
+
+/// Every case of the catalogue is a row or says where it is tested.
+#[test]
+fn the_catalogue_is_complete() {
+    // Numbers that end in 0 or 5 are free.
+    let mut known: Vec<String> = (1..95).filter(|n| n % 5 != 0).map(|n| format!("C{n:02}")).collect();
+    let mut found: Vec<String> =
+        rows().iter().map(|r| r.id.to_string()).chain(ELSEWHERE.iter().map(|e| e.0.to_string())).collect();
+    found.sort();
+    found.dedup();
+    known.sort();
+    assert_eq!(found, known);
 }

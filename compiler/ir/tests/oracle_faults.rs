@@ -71,9 +71,9 @@ fn two_programs_that_write_one_element_race() {
     let k = k.finish();
     let e = run(&k, &mut [poison(20)], [4, 1, 1], &sanitized()).unwrap_err();
     assert_eq!(e.fault, Fault::Race { name: "y".into(), access: Access::Write, earlier: Access::Write, other: 0 });
-    assert_eq!((e.program.map(|p| p.id), e.element), (Some(1), Some(vec![3])));
+    assert_eq!((e.program.map(|p| p.id), e.element.clone()), (Some(1), Some(vec![3])));
     let e = run(&k, &mut [poison(20)], [4, 1, 1], &Options { order: Order::Descending, ..sanitized() }).unwrap_err();
-    assert_eq!((e.program.map(|p| p.id), e.element), (Some(2), Some(vec![9])));
+    assert_eq!((e.program.map(|p| p.id), e.element.clone()), (Some(2), Some(vec![9])));
     run(&k, &mut [poison(20)], [1, 1, 1], &sanitized()).unwrap();
 }
 
@@ -300,7 +300,7 @@ fn checked_mode_reports_divisions() {
     let k = k.finish();
     let of = |a, b| {
         run(&k, &mut [a, b].map(|v| Arg::Scalar(Scalar::from_i64(Elem::I8, v))), [1; 3], &checked())
-            .map_err(|e| e.fault)
+            .map_err(|e| e.fault.clone())
     };
     assert_eq!(of(5, 0), Err(Fault::DivisionByZero));
     assert_eq!(of(-128, -1), Err(Fault::DivisionOverflow));
@@ -372,7 +372,7 @@ fn endless_loops_and_bad_steps_end() {
     };
     let of = |elem: Elem, hi: i64, step: i64| {
         run(&counted(elem), &mut [hi, step].map(|v| Arg::Scalar(Scalar::from_i64(elem, v))), [1; 3], &limited)
-            .map_err(|e| e.fault)
+            .map_err(|e| e.fault.clone())
     };
     assert_eq!(of(Elem::I32, 5, 0), Err(Fault::BadStep(0)));
     assert_eq!(of(Elem::I32, 5, -1), Err(Fault::BadStep(-1)));

@@ -163,7 +163,9 @@ fn view(t: &ViewType, v: &ViewArg<'_>) -> Result<(), String> {
         return Err(format!("the innermost stride must be 1, found strides {:?}", v.strides));
     }
     let rows = &v.strides[..v.strides.len().saturating_sub(1)];
-    if t.facts.align16 && (v.start as usize % 16 != 0 || rows.iter().any(|&s| i128::from(s) * bytes % 16 != 0)) {
+    if t.facts.align16
+        && (!(v.start as usize).is_multiple_of(16) || rows.iter().any(|&s| i128::from(s) * bytes % 16 != 0))
+    {
         return Err(format!("address and row strides must be divisible by 16 bytes, found strides {:?}", v.strides));
     }
     if t.facts.small && !empty && reach(1) >= 1 << 31 {

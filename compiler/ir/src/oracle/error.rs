@@ -1,11 +1,15 @@
 //! What can go wrong, as values that name kernel, program, op, the user's line and the element.
 
 use crate::loc::Loc;
-use std::fmt;
+use std::{fmt, ops::Deref};
 
-/// A fault found while running a kernel.
+/// A fault found while running a kernel, with its [details](ErrorDetails).
 #[derive(Clone, Debug, PartialEq)]
-pub struct OracleError {
+pub struct OracleError(Box<ErrorDetails>);
+
+/// What went wrong, where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ErrorDetails {
     /// Kernel.
     pub kernel: String,
     /// The program that was running; none for a fault found before the first.
@@ -145,6 +149,19 @@ impl fmt::Display for OracleError {
 }
 
 impl std::error::Error for OracleError {}
+
+impl From<ErrorDetails> for OracleError {
+    fn from(details: ErrorDetails) -> OracleError {
+        OracleError(Box::new(details))
+    }
+}
+
+impl Deref for OracleError {
+    type Target = ErrorDetails;
+    fn deref(&self) -> &ErrorDetails {
+        &self.0
+    }
+}
 
 /// A fault before its op and program are known.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use super::{
     Options, Order, Printed, Report,
     args::{self, OracleArg, PackedArg},
     axis, dot, elementwise,
-    error::{Fault, OracleError, Program, Trap},
+    error::{ErrorDetails, Fault, OracleError, Program, Trap},
     memory::{Lanes, Memory, View},
     number,
     shadow::Shadow,
@@ -48,13 +48,9 @@ pub(super) fn run(
     grid: [u32; 3],
     options: &Options,
 ) -> Result<Report, OracleError> {
-    let before = |fault| OracleError {
-        kernel: kernel.name.clone(),
-        program: None,
-        op: "",
-        loc: Loc::unknown(),
-        element: None,
-        fault,
+    let before = |fault| -> OracleError {
+        ErrorDetails { kernel: kernel.name.clone(), program: None, op: "", loc: Loc::unknown(), element: None, fault }
+            .into()
     };
     let mut m = start(kernel, args, grid, options).map_err(before)?;
     let count = grid
@@ -195,15 +191,16 @@ impl<'k> Machine<'k, '_> {
     fn op(&mut self, op: &'k Op) -> Result<(), OracleError> {
         self.counts[op.kind as usize] += 1;
         let results = self.tick().and_then(|()| self.eval(op)).map_err(|stop| match stop {
-            Stop::Inside(e) => *e,
-            Stop::Here(trap) => OracleError {
+            Stop::Inside(e) => e,
+            Stop::Here(trap) => ErrorDetails {
                 kernel: self.kernel.name.clone(),
                 program: Some(self.program),
                 op: op.kind.name(),
                 loc: op.loc.clone(),
                 element: trap.element,
                 fault: trap.fault,
-            },
+            }
+            .into(),
         })?;
         self.bind(&op.results, results);
         Ok(())
@@ -450,7 +447,7 @@ enum Stop {
     /// A fault of the op itself.
     Here(Trap),
     /// A fault of an op in one of its regions, already named.
-    Inside(Box<OracleError>),
+    Inside(OracleError),
 }
 
 impl From<Trap> for Stop {
@@ -465,7 +462,7 @@ impl From<Fault> for Stop {
 }
 impl From<OracleError> for Stop {
     fn from(e: OracleError) -> Stop {
-        Stop::Inside(Box::new(e))
+        Stop::Inside(e)
     }
 }
 

@@ -27,7 +27,7 @@ mod shape;
 mod value;
 
 pub use args::{OracleArg, PackedArg, ViewArg};
-pub use error::{Access, Fault, OracleError, Program};
+pub use error::{Access, ErrorDetails, Fault, OracleError, Program};
 pub use value::element;
 
 use crate::{kernel::Kernel, loc::Loc, ops::OpKind};

@@ -165,7 +165,7 @@ impl K {
         let t = TileType::new(self.tile(x).elem, shape);
         self.op(OpKind::Reshape, &[x], t)
     }
-    /// Result axis i is operand axis perm[i].
+    /// Result axis i is operand axis `perm[i]`.
     #[track_caller]
     pub fn permute(&mut self, x: Value, perm: &[usize]) -> Value {
         let t = self.tile(x);

@@ -181,7 +181,7 @@ fn pointer_advance() -> Row {
     k.write(y, t);
     let (va, vb) = (noise(4 * 24, 23), noise(24 * 8, 24));
     let first = f32_chain(&va, &vb, (4, 24, 8));
-    let mut second = vec![0f32; 32];
+    let mut second = [0f32; 32];
     for block in 0..3 {
         for (i, s) in second.iter_mut().enumerate() {
             let chain = (0..8).fold(*s, |acc, d| {

@@ -14,6 +14,13 @@ pub fn rows() -> Vec<Row> {
     [memory::rows(), reductions::rows(), numbers::rows(), dots::rows(), control::rows()].concat()
 }
 
+/// Cases of the catalogue that no row can hold, and where they are tested instead.
+pub const ELSEWHERE: &[(&str, &str)] = &[
+    ("C34", "an analysis, not a result: the tests of the facts"),
+    ("C69", "warp roles: the tests of the GPU's lowering"),
+    ("C77", "syntax: the tests of the language's macro"),
+];
+
 /// Random-looking values in −1..1 that are exact in every float type of 8 bits of precision or more.
 fn noise(n: usize, seed: u64) -> Vec<f64> {
     let mut state = seed;

@@ -14,6 +14,7 @@ pub(super) fn rows() -> Vec<Row> {
         shift_right(U32, 0xdead_beef, 4, 0x0dea_dbee),
         shift_right(U8, 0xf0, 4, 0x0f),
         upper_half(),
+        signed_remainder(),
         to_fp8(F16, F8E5M2, &[9.0, 1.125], &[8.0, 1.0]),
         to_fp8(F32, F8E4M3, &[1.0625001, 1.0625], &[1.125, 1.0]),
         fp8_constants(F8E4M3, &[0.3125, 448.0, 448.0, 448.0, 0.001953125, 448.0, f64::NAN]),
@@ -157,6 +158,11 @@ fn shift_right(elem: Elem, x: i64, by: i64, want: i64) -> Row {
 fn upper_half() -> Row {
     let x = [-1, -2, -7, -255];
     pairs("C36", "upper half of an unsigned product of i32", I32, &[Umulhi], &x, &x, &[vec![-2, -4, -14, -510]])
+}
+
+fn signed_remainder() -> Row {
+    let (x, y) = ([-7, 7, -7, 7], [3, -3, -3, 3]);
+    pairs("C73", "a remainder has the sign of the dividend", I32, &[Rem], &x, &y, &[vec![-1, 1, -1, 1]])
 }
 
 fn to_fp8(from: Elem, to: Elem, x: &[f64], want: &[f64]) -> Row {
