@@ -91,7 +91,8 @@ pub(crate) fn build_with(name: &str, dims: Vec<DimValue>, body: impl FnOnce()) -
     }
     let kernel = context.builder.finish();
     match kernel.verify() {
-        Ok(()) => Ok(kernel),
+        // Numbered by definition: equal kernels have equal texts.
+        Ok(()) => Ok(kernel.renumbered()),
         Err(e) => Err(BuildError {
             kernel: name.into(),
             faults: vec![Fault { loc: e.loc, message: format!("`{}`: {}", e.op, e.message) }],

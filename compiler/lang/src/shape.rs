@@ -151,11 +151,11 @@ impl<M: Dim, K: Dim, N: Dim> DotWith<(K, N)> for (M, K) {
     message = "only a tile of rank 2 can be transposed with `t`, found shape `{Self}`",
     note = "for other ranks there is `permute`"
 )]
-pub trait Transpose: Shape {
+pub trait Transpose<const RANK: usize = 2>: Shape {
     /// The shape with its axes swapped.
     type Transposed: Shape;
 }
-impl<A: Dim, B: Dim> Transpose for (A, B) {
+impl<A: Dim, B: Dim> Transpose<2> for (A, B) {
     type Transposed = (B, A);
 }
 
@@ -196,7 +196,7 @@ where
 
 /// A shape that `join` can give a last axis of 2.
 #[diagnostic::on_unimplemented(message = "`join` adds an axis, and shape `{Self}` has no room for one")]
-pub trait Join: Shape {
+pub trait Join<const PARTS: usize = 2>: Shape {
     /// The shape with a last axis of 2.
     type Joined: Shape;
 }
@@ -205,13 +205,13 @@ pub trait Join: Shape {
     message = "`split` needs a last axis of extent `C<2>`, found shape `{Self}`",
     note = "first `reshape::<(.., Half<D>, C<2>)>()`"
 )]
-pub trait Split: Shape {
+pub trait Split<const PARTS: usize = 2>: Shape {
     /// The shape without its last axis.
     type Part: Shape;
 }
 macro_rules! joins { ($([$($a:ident),*])*) => {$(
-    impl<$($a: Dim),*> Join for ($($a,)*) { type Joined = ($($a,)* C<2>,); }
-    impl<$($a: Dim),*> Split for ($($a,)* C<2>,) { type Part = ($($a,)*); }
+    impl<$($a: Dim),*> Join<2> for ($($a,)*) { type Joined = ($($a,)* C<2>,); }
+    impl<$($a: Dim),*> Split<2> for ($($a,)* C<2>,) { type Part = ($($a,)*); }
 )*} }
 joins! { [] [A] [A, B] [A, B, D] }
 
@@ -241,4 +241,20 @@ const NEVER: usize = usize::MAX;
 #[diagnostic::do_not_recommend]
 impl<S: Shape> Squeeze<NEVER> for S {
     type Squeezed = S;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Shape> Expand<NEVER> for S {
+    type Expanded = S;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Shape> Transpose<NEVER> for S {
+    type Transposed = S;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Shape> Split<NEVER> for S {
+    type Part = S;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Shape> Join<NEVER> for S {
+    type Joined = S;
 }

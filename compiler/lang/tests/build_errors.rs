@@ -132,12 +132,11 @@ wrong! {
 fn named_dims_are_named() {
     #[kernel]
     fn k<BM: Dim, BN: Dim>(x: View<f32, 1>, y: ViewMut<f32, 1>) {
-        let a = x.load::<(BM,)>(0).same::<0, BN>();
+        let a = here(x.load::<(BM,)>(0)).same::<0, BN>();
         y.store(0, a + y.load::<(BN,)>(0));
     }
     k::ir().dims(8, 8).build().unwrap();
-    let line = line!() - 4;
-    refused(k::ir().dims(8, 4).build(), line, "`same`: axis 0 has extent BM = 8, which is not BN = 4");
+    refused(k::ir().dims(8, 4).build(), at.get(), "`same`: axis 0 has extent BM = 8, which is not BN = 4");
 }
 
 #[test]
@@ -145,20 +144,14 @@ fn a_quantised_product_of_floats_is_refused() {
     #[kernel]
     fn k(x: View<i8, 2>, w: Packed, y: ViewMut<f32, 2>) {
         let c = x.load::<(C<4>, C<32>)>((0, 0));
-        let s = c.sum_as::<1, i32>();
-        y.store(
-            (0, 0),
-            dot_grouped(c, s.cast().same::<1, C<1>>(), s.same::<1, C<1>>(), w.load::<(C<32>, C<8>)>((0, 0)), zeros()),
-        );
+        let u = c.sum_as::<1, i32>().same::<1, C<1>>();
+        let w = w.load::<(C<32>, C<8>)>((0, 0));
+        y.store((0, 0), dot_grouped(here(c), u.cast(), u, w, zeros()));
     }
-    let line = line!() - 2;
     k::ir().packed(Quant::Q4_K, Layout::Gguf).build().unwrap_err();
     k::ir().packed(Quant::Q4_0, Layout::Gguf).build().unwrap();
-    refused(
-        k::ir().packed(Quant::F16, Layout::Gguf).build(),
-        line,
-        "`dot_grouped` of a packed `f16`, which has no codes",
-    );
+    let built = k::ir().packed(Quant::F16, Layout::Gguf).build();
+    refused(built, at.get(), "`dot_grouped` of a packed `f16`, which has no codes");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::configs::Config;
 use crate::rewrite::Rewrite;
 use proc_macro2::{TokenStream, TokenTree};
-use quote::{ToTokens, format_ident, quote};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use std::collections::HashMap;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -33,7 +33,7 @@ const PRIMITIVES: &[&str] = &[
 ];
 
 pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
-    let mut rewrite = Rewrite::new();
+    let mut rewrite = Rewrite::new(&f.sig);
     check(&f.sig, &mut rewrite);
     let signature = read(&mut f.sig, &mut rewrite);
     let sig = f.sig.clone();
@@ -51,6 +51,10 @@ pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
     body.sig.ident = Ident::new("inline", name.span());
     body.attrs.push(parse_quote!(#[doc = "The kernel's body, for other kernels to call."]));
     body.attrs.push(allow);
+    if f.sig.receiver().is_some() {
+        // Inside an `impl` no type can be made.
+        return errors;
+    }
     if !errors.is_empty() {
         // The body alone, so that rustc's own errors in it show too.
         return quote! {
@@ -119,6 +123,9 @@ pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
         .enumerate()
         .map(|(i, c)| c.test(i, name, &signature.dims, &signature.generics, signature.build.as_ref().map(|b| &b.1)));
 
+    // Notes about a wrong argument point at the kernel's name.
+    let launch = Ident::new("launch", name.span());
+    let launch_params = quote_spanned!(name.span()=> #(#names: impl ::tegula::rt::Arg<'__a, #types>),*);
     quote! {
         #(#docs)* #(#gates)*
         #[allow(non_camel_case_types, dead_code)]
@@ -127,7 +134,7 @@ pub fn expand(configs: Vec<Config>, mut f: ItemFn) -> TokenStream {
         #[allow(dead_code, non_camel_case_types, clippy::too_many_arguments, clippy::multiple_bound_locations)]
         impl #name {
             #[doc = #launch_doc]
-            #vis fn launch<'__a, #(#generics),*>(#(#names: impl ::tegula::rt::Arg<'__a, #types>),*)
+            #vis fn #launch<'__a, #(#generics),*>(#launch_params)
                 -> ::tegula::rt::Launch<'__a, #options, #dim_count, #count> #where_clause
             {
                 let __body = Self::__instance::<#(#own_args),*>;

@@ -8,6 +8,9 @@ mod kernel;
 mod rewrite;
 mod scopes;
 
+#[cfg(test)]
+mod fuzz;
+
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, DeriveInput, ItemFn, parse_quote, parse2};
@@ -55,7 +58,7 @@ fn expand_func(attribute: TokenStream, item: TokenStream) -> TokenStream {
         Ok(f) => f,
         Err(e) => return e.to_compile_error(),
     };
-    let mut rewrite = rewrite::Rewrite::new();
+    let mut rewrite = rewrite::Rewrite::new(&f.sig);
     if !attribute.is_empty() {
         rewrite.error(attribute, "`#[func]` takes no arguments");
     }
@@ -82,6 +85,7 @@ fn allow() -> Attribute {
         clippy::unit_arg,
         clippy::unused_unit,
         clippy::needless_return,
+        clippy::redundant_pattern_matching,
         clippy::redundant_closure_call,
         clippy::nonminimal_bool
     )])

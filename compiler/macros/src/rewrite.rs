@@ -2,12 +2,12 @@
 //! that rustc dispatches by type. Everything else stays as the user wrote it, with its spans.
 //!
 //! The calls take the spans of the user's own tokens, hygiene included: so errors, and the locations of ops, point at
-//! these tokens. Only the names of generated variables are hygienic.
+//! these tokens.
 
 use crate::changed::{changed, changed_directly};
 use crate::scopes::{Place, Scopes, stores_mut};
 use proc_macro2::{Span, TokenStream};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::*;
@@ -26,14 +26,23 @@ enum Construct {
 pub struct Rewrite {
     scopes: Scopes,
     names: usize,
+    /// Whose hygiene generated names have: the function's name. Its own would make rustc blame the attribute.
+    hygiene: Span,
     around: Vec<Construct>,
     in_closure: bool,
     pub errors: Vec<Error>,
 }
 
 impl Rewrite {
-    pub fn new() -> Self {
-        Rewrite { scopes: Scopes::new(), names: 0, around: vec![], in_closure: false, errors: vec![] }
+    pub fn new(sig: &Signature) -> Self {
+        Rewrite {
+            scopes: Scopes::new(),
+            names: 0,
+            hygiene: sig.ident.span(),
+            around: vec![],
+            in_closure: false,
+            errors: vec![],
+        }
     }
 
     /// Rewrites `f`'s body, in which its parameters are declared.
@@ -48,7 +57,7 @@ impl Rewrite {
 
     fn fresh(&mut self, prefix: &str, at: Span) -> Ident {
         self.names += 1;
-        Ident::new(&format!("__{prefix}{}", self.names), at.resolved_at(Span::mixed_site()))
+        Ident::new(&format!("__{prefix}{}", self.names), at.resolved_at(self.hygiene))
     }
 
     fn scoped(&mut self, f: impl FnOnce(&mut Self)) {
@@ -72,7 +81,7 @@ impl Rewrite {
             .iter()
             .map(|p| {
                 let borrowed = quote_spanned!(p.span()=> &mut #p);
-                quote_spanned!(at=> ::tegula::rt::#function(#borrowed, &mut #construct);)
+                quote_spanned!(at=> ::tegula::rt::ChangesUnder::#function(#borrowed, &mut #construct);)
             })
             .collect()
     }
@@ -83,7 +92,7 @@ impl Rewrite {
         for c in self.around.iter().rev() {
             let (is_loop, own) = match c {
                 Construct::Protocol { name, is_loop, label } => {
-                    left.push(Ident::new(&name.to_string(), at.resolved_at(Span::mixed_site())));
+                    left.push(Ident::new(&name.to_string(), at.resolved_at(self.hygiene)));
                     (*is_loop, label.as_ref())
                 }
                 Construct::Loop(l) => (true, l.as_ref()),
@@ -97,7 +106,7 @@ impl Rewrite {
                 break;
             }
         }
-        left.iter().map(|c| quote_spanned!(at=> ::tegula::rt::jump(&#c);)).collect()
+        left.iter().map(|c| quote_spanned!(at=> ::tegula::rt::MayBeLeft::jump(&#c);)).collect()
     }
 
     fn if_else(&mut self, i: &mut ExprIf) -> TokenStream {
@@ -120,7 +129,7 @@ impl Rewrite {
         });
         let [enter, mid, latch, exit] = ["enter", "mid", "latch", "exit"].map(|f| self.cross(f, &name, at, &places));
         let (cond, first) = (&i.cond, &i.then_branch);
-        let begin = quote_spanned!(cond_at=> ::tegula::rt::begin(#cond));
+        let begin = quote_spanned!(cond_at=> ::tegula::rt::Condition::begin(#cond));
         match &i.else_branch {
             Some((_, second)) => {
                 let (a, b, v) = (self.fresh("a", at), self.fresh("b", at), self.fresh("v", at));
@@ -129,19 +138,19 @@ impl Rewrite {
                     #enter
                     let mut #a = ::core::option::Option::None;
                     let mut #b = ::core::option::Option::None;
-                    if ::tegula::rt::then(&mut #name) { let #v = #first; #mid #a = ::tegula::rt::first(&mut #name, #v); }
-                    if ::tegula::rt::otherwise(&mut #name) { let #v = #second; #latch #b = ::tegula::rt::second(&mut #name, #v); }
-                    ::tegula::rt::done(&mut #name);
+                    if ::tegula::rt::Branch::then(&mut #name) { let #v = #first; #mid #a = ::tegula::rt::ValueOf::first(#v, &mut #name); }
+                    if ::tegula::rt::Branch::otherwise(&mut #name) { let #v = ::tegula::rt::as_first(&#a, #second); #latch #b = ::tegula::rt::ValueOf::second(#v, &mut #name); }
+                    ::tegula::rt::Branch::done(&mut #name);
                     #exit
-                    ::tegula::rt::value(&mut #name, #a, #b)
+                    ::tegula::rt::ValueOf::value(#a, #b, &mut #name)
                 }}
             }
             None => quote_spanned! {at=> {
                 let mut #name = #begin;
                 #enter
-                if ::tegula::rt::then(&mut #name) { #first #mid }
-                if ::tegula::rt::otherwise(&mut #name) { #latch }
-                ::tegula::rt::done(&mut #name);
+                if ::tegula::rt::Branch::then(&mut #name) { #first #mid }
+                if ::tegula::rt::Branch::otherwise(&mut #name) { #latch }
+                ::tegula::rt::Branch::done(&mut #name);
                 #exit
             }},
         }
@@ -161,7 +170,7 @@ impl Rewrite {
                 self.visit_expr_mut(a);
                 self.visit_expr_mut(b);
                 let at = dots.span();
-                quote_spanned!(at=> ::tegula::rt::span(#a, #b))
+                quote_spanned!(at=> ::tegula::rt::CountsTo::to(#a, #b))
             }
             Expr::Range(ExprRange { start: Some(a), end: Some(b), limits: RangeLimits::Closed(dots), .. })
                 if !(is_literal(a) && is_literal(b)) =>
@@ -169,7 +178,7 @@ impl Rewrite {
                 self.visit_expr_mut(a);
                 self.visit_expr_mut(b);
                 let at = dots.span();
-                quote_spanned!(at=> ::tegula::rt::span_inclusive(#a, #b))
+                quote_spanned!(at=> ::tegula::rt::CountsTo::to_inclusive(#a, #b))
             }
             e => {
                 self.visit_expr_mut(e);
@@ -188,11 +197,11 @@ impl Rewrite {
         });
         let [enter, latch, exit] = ["enter", "latch", "exit"].map(|f| self.cross(f, &name, at, &places));
         let (label, pat, body) = (&f.label, &f.pat, &f.body);
-        let into = quote_spanned!(head=> ::tegula::rt::into_loop(#range));
+        let into = quote_spanned!(head=> ::tegula::rt::IntoLoop::into_loop(#range));
         quote_spanned! {at=> {
             let mut #name = #into;
             #enter
-            #label while let ::core::option::Option::Some(#pat) = ::tegula::rt::next(&mut #name) { #body #latch }
+            #label while let ::core::option::Option::Some(#pat) = ::tegula::rt::Loop::next(&mut #name) { #body #latch }
             #exit
         }}
     }
@@ -213,11 +222,11 @@ impl Rewrite {
         });
         let [enter, turn, latch, exit] = ["enter", "turn", "latch", "exit"].map(|f| self.cross(f, &name, at, &places));
         let (label, cond, body) = (&w.label, &w.cond, &w.body);
-        let test = quote_spanned!(cond_at=> ::tegula::rt::test(&mut #name, #cond));
+        let test = quote_spanned!(cond_at=> ::tegula::rt::Condition::test(#cond, &mut #name));
         quote_spanned! {at=> {
             let mut #name = ::tegula::rt::new_while();
             #enter
-            #label while ::tegula::rt::again(&mut #name) { if !#test { break; } #turn #body #latch }
+            #label while ::tegula::rt::WhileLoop::again(&mut #name) { if !#test { break; } #turn #body #latch }
             #exit
         }}
     }
@@ -242,27 +251,40 @@ impl Rewrite {
         self.visit_expr_mut(&mut b.left);
         self.visit_expr_mut(&mut b.right);
         use BinOp::*;
-        let (function, lazy) = match b.op {
-            Lt(_) => ("lt", false),
-            Le(_) => ("le", false),
-            Gt(_) => ("gt", false),
-            Ge(_) => ("ge", false),
-            Eq(_) => ("eq", false),
-            Ne(_) => ("ne", false),
-            And(_) => ("and", true),
-            Or(_) => ("or", true),
-            Add(_) if literal_left => ("left_add", false),
-            Sub(_) if literal_left => ("left_sub", false),
-            Mul(_) if literal_left => ("left_mul", false),
-            Div(_) if literal_left => ("left_div", false),
-            Rem(_) if literal_left => ("left_rem", false),
-            _ => return None,
-        };
-        let at = b.op.span();
-        let function = Ident::new(function, at);
         let (x, y) = (&b.left, &b.right);
-        let y = if lazy { quote_spanned!(at=> || #y) } else { quote!(#y) };
-        Some(quote_spanned!(at=> ::tegula::rt::#function(#x, #y)))
+        let at = b.op.span();
+        let call = |t: &str, f: &str| {
+            let (t, f) = (Ident::new(t, at), Ident::new(f, at));
+            quote_spanned!(at=> ::tegula::rt::#t::#f)
+        };
+        let compare = |t| {
+            let f = call(t, "compare");
+            quote_spanned!(at=> #f(#x, #y))
+        };
+        let logic = |f| {
+            let f = call("Logic", f);
+            quote_spanned!(at=> #f(#x, || #y))
+        };
+        let left = |f| {
+            let f = call("AfterLiteral", f);
+            quote_spanned!(at=> #f(#y, #x))
+        };
+        Some(match b.op {
+            Lt(_) => compare("Less"),
+            Le(_) => compare("LessEq"),
+            Gt(_) => compare("Greater"),
+            Ge(_) => compare("GreaterEq"),
+            Eq(_) => compare("Equal"),
+            Ne(_) => compare("NotEqual"),
+            And(_) => logic("and"),
+            Or(_) => logic("or"),
+            Add(_) if literal_left => left("left_add"),
+            Sub(_) if literal_left => left("left_sub"),
+            Mul(_) if literal_left => left("left_mul"),
+            Div(_) if literal_left => left("left_div"),
+            Rem(_) if literal_left => left("left_rem"),
+            _ => return None,
+        })
     }
 
     fn closure(&mut self, c: &mut ExprClosure) {

@@ -207,17 +207,7 @@ impl<V> Gives<V> for BuildTimeIf {
     }
 }
 
-/// A value that a run-time `if` can give.
-#[diagnostic::on_unimplemented(
-    message = "a run-time `if` cannot give a compile-time `{Self}`",
-    label = "this `if` has a run-time condition, its arms are compile-time values",
-    note = "make the arms run-time values: `scalar(1.0)`, or use `select(cond, a, b)`"
-)]
-pub trait RunTimeValue: Carry {}
-#[diagnostic::do_not_recommend]
-impl<V: Carry> RunTimeValue for V {}
-
-impl<V: RunTimeValue> Gives<V> for RunTimeIf {
+impl<V: Carry> Gives<V> for RunTimeIf {
     fn first(&mut self, v: V) -> V {
         v.collect(&mut self.first);
         v
@@ -238,25 +228,35 @@ impl<V: RunTimeValue> Gives<V> for RunTimeIf {
     }
 }
 
-#[track_caller]
-pub fn begin<C: Condition>(c: C) -> C::If {
-    c.begin()
+/// [`Gives`] turned round, so that rustc names the value in its message: a value that an `if` of type `F` can give.
+#[diagnostic::on_unimplemented(
+    message = "a run-time `if` cannot give a compile-time `{Self}`",
+    label = "this `if` has a run-time condition, its arms are compile-time values",
+    note = "make the arms run-time values: `scalar(1.0)`, or use `select(cond, a, b)`"
+)]
+pub trait ValueOf<F>: Sized {
+    #[doc(hidden)]
+    fn first(self, construct: &mut F) -> Option<Self>;
+    #[doc(hidden)]
+    fn second(self, construct: &mut F) -> Option<Self>;
+    #[doc(hidden)]
+    fn value(first: Option<Self>, second: Option<Self>, construct: &mut F) -> Self;
 }
-pub fn then<I: Branch>(i: &mut I) -> bool {
-    i.then()
+#[diagnostic::do_not_recommend]
+impl<V, F: Gives<V>> ValueOf<F> for V {
+    fn first(self, f: &mut F) -> Option<V> {
+        Some(f.first(self))
+    }
+    fn second(self, f: &mut F) -> Option<V> {
+        Some(f.second(self))
+    }
+    fn value(first: Option<V>, second: Option<V>, f: &mut F) -> V {
+        f.value(first, second)
+    }
 }
-pub fn otherwise<I: Branch>(i: &mut I) -> bool {
-    i.otherwise()
-}
-pub fn done<I: Branch>(i: &mut I) {
-    i.done()
-}
-pub fn first<V, I: Gives<V>>(i: &mut I, v: V) -> Option<V> {
-    Some(i.first(v))
-}
-pub fn second<V, I: Gives<V>>(i: &mut I, v: V) -> Option<V> {
-    Some(i.second(v))
-}
-pub fn value<V, I: Gives<V>>(i: &mut I, a: Option<V>, b: Option<V>) -> V {
-    i.value(a, b)
+
+/// The second arm's value, which is of the first one's type.
+#[doc(hidden)]
+pub fn as_first<V>(_: &Option<V>, v: V) -> V {
+    v
 }

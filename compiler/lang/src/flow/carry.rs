@@ -108,46 +108,40 @@ pub trait Carries<V: ?Sized> {
     note = "only read, not changed? then rebind it without `mut` before the loop: `let x = x;`"
 )]
 pub trait ChangesUnder<F> {
+    /// Before the construct.
     #[doc(hidden)]
-    fn cross(&mut self, construct: &mut F, at: Crossing);
-}
-
-/// Where a variable meets a construct.
-#[doc(hidden)]
-#[derive(Clone, Copy)]
-pub enum Crossing {
-    Enter,
-    Mid,
-    Latch,
-    Exit,
+    fn enter(&mut self, construct: &mut F);
+    /// Between the arms of an `if`.
+    #[doc(hidden)]
+    fn mid(&mut self, construct: &mut F);
+    /// Between the condition and the body of a `while`.
+    #[doc(hidden)]
+    fn turn(&mut self, construct: &mut F);
+    /// At the end of the body, or of the last arm.
+    #[doc(hidden)]
+    fn latch(&mut self, construct: &mut F);
+    /// After the construct.
+    #[doc(hidden)]
+    fn exit(&mut self, construct: &mut F);
 }
 
 #[diagnostic::do_not_recommend]
 impl<V: ?Sized, F: Carries<V>> ChangesUnder<F> for V {
-    fn cross(&mut self, f: &mut F, at: Crossing) {
-        match at {
-            Crossing::Enter => f.enter(self),
-            Crossing::Mid => f.mid(self),
-            Crossing::Latch => f.latch(self),
-            Crossing::Exit => f.exit(self),
-        }
+    fn enter(&mut self, f: &mut F) {
+        f.enter(self)
     }
-}
-
-pub fn enter<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
-    v.cross(f, Crossing::Enter)
-}
-pub fn mid<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
-    v.cross(f, Crossing::Mid)
-}
-pub fn turn<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
-    v.cross(f, Crossing::Mid)
-}
-pub fn latch<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
-    v.cross(f, Crossing::Latch)
-}
-pub fn exit<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
-    v.cross(f, Crossing::Exit)
+    fn mid(&mut self, f: &mut F) {
+        f.mid(self)
+    }
+    fn turn(&mut self, f: &mut F) {
+        f.mid(self)
+    }
+    fn latch(&mut self, f: &mut F) {
+        f.latch(self)
+    }
+    fn exit(&mut self, f: &mut F) {
+        f.exit(self)
+    }
 }
 
 /// A construct that `break`, `continue` and `return` may leave.
@@ -156,9 +150,17 @@ pub fn exit<V: ChangesUnder<F> + ?Sized, F>(v: &mut V, f: &mut F) {
     label = "this jumps out of run-time control flow",
     note = "use the loop's own condition (`while`), or `if`/`select` around the rest; jumps out of compile-time loops and branches are fine"
 )]
-pub trait MayBeLeft {}
+pub trait MayBeLeft {
+    /// Checks, by type alone, a jump out of it.
+    #[doc(hidden)]
+    fn jump(&self) {}
+}
 
-pub fn jump<F: MayBeLeft>(_: &F) {}
+/// A construct that runs while the kernel is built.
+#[doc(hidden)]
+pub trait BuildTime {}
+#[diagnostic::do_not_recommend]
+impl<F: BuildTime> MayBeLeft for F {}
 
 /// Implements the protocol for a build-time construct: nothing to do.
 macro_rules! build_time { ($($t:ident $(<$g:ident>)?;)*) => {$(
@@ -168,7 +170,7 @@ macro_rules! build_time { ($($t:ident $(<$g:ident>)?;)*) => {$(
         fn latch(&mut self, _: &mut V) {}
         fn exit(&mut self, _: &mut V) {}
     }
-    impl $(<$g>)? crate::flow::MayBeLeft for $t $(<$g>)? {}
+    impl $(<$g>)? crate::flow::BuildTime for $t $(<$g>)? {}
 )*} }
 pub(super) use build_time;
 

@@ -6,7 +6,7 @@ use crate::tile::{Operand, Tile, binary};
 use half::{bf16, f16};
 use tegula_ir::OpKind;
 
-macro_rules! compares { ($($tr:ident $f:ident $kind:ident $op:tt;)*) => {$(
+macro_rules! compares { ($($tr:ident $kind:ident $op:tt;)*) => {$(
     /// `A $op B`.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` and `{B}` cannot be compared in a kernel",
@@ -30,8 +30,6 @@ macro_rules! compares { ($($tr:ident $f:ident $kind:ident $op:tt;)*) => {$(
         type Truth = bool;
         fn compare(self, b: &B) -> bool { self $op b }
     }
-    #[track_caller]
-    pub fn $f<A: $tr<B>, B>(a: A, b: B) -> A::Truth { a.compare(b) }
 )*};
 (@host $tr:ident $kind:ident $op:tt $($bound:ident $($h:ty)*);*) => {$($(
     compares!(@plain $tr $op $h);
@@ -48,10 +46,10 @@ macro_rules! compares { ($($tr:ident $f:ident $kind:ident $op:tt;)*) => {$(
         fn compare(self, b: $h) -> bool { self $op b }
     }
 )*}; }
-compares! { Less lt Lt <; LessEq le Le <=; Greater gt Gt >; GreaterEq ge Ge >=; }
+compares! { Less Lt <; LessEq Le <=; Greater Gt >; GreaterEq Ge >=; }
 
 /// Equality of host values asks less than order.
-macro_rules! equalities { ($($tr:ident $f:ident $kind:ident $op:tt;)*) => {$(
+macro_rules! equalities { ($($tr:ident $kind:ident $op:tt;)*) => {$(
     /// `A $op B`.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` and `{B}` cannot be compared in a kernel",
@@ -75,10 +73,8 @@ macro_rules! equalities { ($($tr:ident $f:ident $kind:ident $op:tt;)*) => {$(
         type Truth = bool;
         fn compare(self, b: &B) -> bool { self $op b }
     }
-    #[track_caller]
-    pub fn $f<A: $tr<B>, B>(a: A, b: B) -> A::Truth { a.compare(b) }
 )*} }
-equalities! { Equal eq Eq ==; NotEqual ne Ne !=; }
+equalities! { Equal Eq ==; NotEqual Ne !=; }
 
 #[track_caller]
 fn truth<T: Elem, S>(kind: OpKind, a: Tile<T, impl Shape>, b: impl Operand<T>) -> Tile<bool, S> {
@@ -131,12 +127,4 @@ impl<S: Shape + FitsWith<R::Shape>, R: Operand<bool>> Logic<R> for Tile<bool, S>
     fn or(self, b: impl FnOnce() -> R) -> Self::Truth {
         self | b()
     }
-}
-#[track_caller]
-pub fn and<A: Logic<B>, B>(a: A, b: impl FnOnce() -> B) -> A::Truth {
-    a.and(b)
-}
-#[track_caller]
-pub fn or<A: Logic<B>, B>(a: A, b: impl FnOnce() -> B) -> A::Truth {
-    a.or(b)
 }

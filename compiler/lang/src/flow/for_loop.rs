@@ -1,7 +1,7 @@
 //! `for`: over a [`Span`] with a run-time end it is one IR loop, over everything else it unrolls.
 
 use super::carry::{Carried, Carries, Carry, build_time};
-use crate::context;
+use crate::context::{self, Handle};
 use crate::elem::{Elem, Int};
 use crate::tile::{Operand, Scalar, Tile, int_handle};
 use std::panic::Location;
@@ -69,13 +69,6 @@ pub trait Counter: Copy {
     #[doc(hidden)]
     #[track_caller]
     fn start(span: Span<Self>) -> Self::Loop;
-    #[doc(hidden)]
-    #[track_caller]
-    fn one() -> Self;
-    /// The next one.
-    #[doc(hidden)]
-    #[track_caller]
-    fn successor(self) -> Self;
 }
 
 impl<A: Counter> IntoLoop for Span<A> {
@@ -90,14 +83,14 @@ macro_rules! host { ($($t:ty)*) => {$(
     impl Counter for $t {
         type Loop = BuildTimeFor<std::ops::Range<$t>>;
         fn start(s: Span<Self>) -> Self::Loop { BuildTimeFor(s.lo..s.hi) }
-        fn one() -> $t { 1 }
-        fn successor(self) -> $t { self + 1 }
     }
     impl CountsTo<$t> for $t {
-        fn lift(self, _: &$t) -> $t { self }
+        fn to(self, hi: $t) -> Span<$t> { Span { lo: self, hi, step: 1 } }
+        fn to_inclusive(self, hi: $t) -> Span<$t> { self.to(hi + 1) }
     }
     impl<T: Int> CountsTo<Scalar<T>> for $t {
-        fn lift(self, _: &Scalar<T>) -> Scalar<T> { Tile::new(int_handle(T::ELEM, self as i128)) }
+        fn to(self, hi: Scalar<T>) -> Span<Scalar<T>> { run_time(int_handle(T::ELEM, self as i128), hi) }
+        fn to_inclusive(self, hi: Scalar<T>) -> Span<Scalar<T>> { self.to(hi + one()) }
     }
 )*} }
 host! { i8 i16 i32 i64 u8 u16 u32 u64 usize }
@@ -121,12 +114,6 @@ impl<T: Int> Counter for Scalar<T> {
             carried: Carried::new("a variable of this `for`", Location::caller()),
             built: false,
         }
-    }
-    fn one() -> Self {
-        Tile::new(int_handle(T::ELEM, 1))
-    }
-    fn successor(self) -> Self {
-        self + Self::one()
     }
 }
 
@@ -159,14 +146,6 @@ impl<V: Carry + ?Sized, T: Elem> Carries<V> for RunTimeFor<T> {
     }
 }
 
-#[track_caller]
-pub fn into_loop<I: IntoLoop>(i: I) -> I::Loop {
-    i.into_loop()
-}
-pub fn next<L: Loop>(l: &mut L) -> Option<L::Item> {
-    l.next()
-}
-
 /// A loop's start that can count to an end of type `B`.
 #[diagnostic::on_unimplemented(
     message = "a loop cannot count from `{Self}` to `{B}`",
@@ -174,33 +153,39 @@ pub fn next<L: Loop>(l: &mut L) -> Option<L::Item> {
     note = "make both compile-time integers, or the end a `Scalar`: `scalar(..)`"
 )]
 pub trait CountsTo<B> {
+    /// `lo..hi`. The end decides the type.
     #[doc(hidden)]
     #[track_caller]
-    fn lift(self, end: &B) -> B;
+    fn to(self, hi: B) -> Span<B>;
+    /// `lo..=hi`.
+    #[doc(hidden)]
+    #[track_caller]
+    fn to_inclusive(self, hi: B) -> Span<B>;
 }
 impl<T: Int> CountsTo<Scalar<T>> for Scalar<T> {
-    fn lift(self, _: &Scalar<T>) -> Scalar<T> {
-        self
+    fn to(self, hi: Scalar<T>) -> Span<Scalar<T>> {
+        run_time(self.handle(), hi)
+    }
+    fn to_inclusive(self, hi: Scalar<T>) -> Span<Scalar<T>> {
+        self.to(hi + one())
     }
 }
 
-/// What `lo..hi` in the head of a `for` becomes. The end decides the type.
 #[track_caller]
-pub fn span<A: CountsTo<B>, B: Counter>(lo: A, hi: B) -> Span<B> {
-    Span { lo: lo.lift(&hi), hi, step: B::one() }
+fn one<T: Int>() -> Scalar<T> {
+    Tile::new(int_handle(T::ELEM, 1))
 }
 
-/// What `lo..=hi` becomes.
 #[track_caller]
-pub fn span_inclusive<A: CountsTo<B>, B: Counter>(lo: A, hi: B) -> Span<B> {
-    span(lo, hi.successor())
+fn run_time<T: Int>(lo: Handle, hi: Scalar<T>) -> Span<Scalar<T>> {
+    Span { lo: Tile::new(lo), hi, step: one() }
 }
 
 /// A run-time loop, also for compile-time bounds: `for i in range(0, 100)`.
 #[track_caller]
 pub fn range<T: Int>(lo: impl Operand<T, Shape = ()>, hi: impl Operand<T, Shape = ()>) -> Span<Scalar<T>> {
     let (lo, hi) = (Tile::new(lo.to_handle()), Tile::new(hi.to_handle()));
-    Span { lo, hi, step: Scalar::one() }
+    Span { lo, hi, step: one() }
 }
 
 impl<T: Int> Span<Scalar<T>> {

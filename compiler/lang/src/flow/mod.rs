@@ -6,31 +6,33 @@
 //! ```text
 //! for k in RANGE { BODY }                         if COND { A } else { B }
 //!
-//! let mut f = into_loop(RANGE);                   let mut i = begin(COND);
-//! enter(&mut x, &mut f);                          enter(&mut x, &mut i);
-//! while let Some(k) = next(&mut f) {              let (mut a, mut b) = (None, None);
-//!     BODY                                        if then(&mut i) { let v = A; mid(&mut x, &mut i); a = first(&mut i, v); }
-//!     latch(&mut x, &mut f);                      if otherwise(&mut i) { let v = B; latch(&mut x, &mut i); b = second(&mut i, v); }
-//! }                                               done(&mut i);
-//! exit(&mut x, &mut f);                           exit(&mut x, &mut i);
-//!                                                 value(&mut i, a, b)
+//! let mut f = RANGE.into_loop();                  let mut i = COND.begin();
+//! x.enter(&mut f);                                x.enter(&mut i);
+//! while let Some(k) = f.next() {                  let (mut a, mut b) = (None, None);
+//!     BODY                                        if i.then() { let v = A; x.mid(&mut i); a = v.first(&mut i); }
+//!     x.latch(&mut f);                            if i.otherwise() { let v = B; x.latch(&mut i); b = v.second(&mut i); }
+//! }                                               i.done();
+//! x.exit(&mut f);                                 x.exit(&mut i);
+//!                                                 value(a, b, &mut i)
 //!
-//! while COND { BODY }
+//! while COND { BODY }                             break
 //!
-//! let mut w = new_while();                        // its type follows from COND
-//! enter(&mut x, &mut w);
-//! while again(&mut w) {
-//!     if !test(&mut w, COND) { break }
-//!     turn(&mut x, &mut w);
+//! let mut w = new_while();                        i.jump(); f.jump(); break
+//! x.enter(&mut w);
+//! while w.again() {                               a < b      Less::compare(a, b)
+//!     if !COND.test(&mut w) { break }             a && b     Logic::and(a, || b)
+//!     x.turn(&mut w);                             2.0 * x    AfterLiteral::left_mul(x, 2.0)
 //!     BODY
-//!     latch(&mut x, &mut w);
+//!     x.latch(&mut w);
 //! }
-//! exit(&mut x, &mut w);
+//! x.exit(&mut w);
 //! ```
 //!
 //! `x` stands for every variable that the construct may change. At build time `enter`, `mid`, `turn`, `latch` and `exit`
 //! do nothing. At run time the body runs once, between the opening and the closing of an IR region: `enter` puts the
 //! region's argument into the variable, `latch` takes what the body made of it, `exit` puts in the result.
+//!
+//! All calls name the trait and its method, and the traits speak of what an author knows: rustc's messages show them.
 
 mod branch;
 mod carry;

@@ -1,6 +1,5 @@
 //! `while`: on a `bool` it unrolls, on a `Scalar<bool>` it is an IR loop.
 
-use super::branch::Condition;
 use super::carry::{Carried, Carries, Carry, Cursor, arguments, build_time};
 use crate::context::{self, Handle};
 use std::panic::Location;
@@ -99,14 +98,9 @@ impl<V: Carry + ?Sized> Carries<V> for RunTimeWhile {
     }
 }
 
+/// A `while` whose stage its condition will decide.
+#[doc(hidden)]
 #[track_caller]
 pub fn new_while<W: WhileLoop>() -> W {
     W::new()
-}
-pub fn again<W: WhileLoop>(w: &mut W) -> bool {
-    w.again()
-}
-#[track_caller]
-pub fn test<C: Condition>(w: &mut C::While, c: C) -> bool {
-    c.test(w)
 }

@@ -38,7 +38,7 @@ impl<T: Elem, S: Shape> Tile<T, S> {
     #[track_caller]
     pub fn t(self) -> Tile<T, S::Transposed>
     where
-        S: Transpose,
+        S: Transpose<2>,
     {
         let mut shape = context::shape(self.handle);
         shape.reverse();
@@ -152,7 +152,7 @@ impl<T: Elem, S: Shape> Tile<T, S> {
     #[track_caller]
     pub fn join(self, other: Self) -> Tile<T, S::Joined>
     where
-        S: Join,
+        S: Join<2>,
     {
         let shape = context::shape(self.handle);
         let rank = shape.len();
@@ -167,7 +167,7 @@ impl<T: Elem, S: Shape> Tile<T, S> {
     #[track_caller]
     pub fn split(self) -> (Tile<T, S::Part>, Tile<T, S::Part>)
     where
-        S: Split,
+        S: Split<2>,
     {
         let shape = context::shape(self.handle);
         let rank = shape.len();

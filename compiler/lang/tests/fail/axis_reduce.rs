@@ -1,0 +1,12 @@
+// There is no axis 2.
+#![allow(unused, dead_code)]
+extern crate tegula_lang as tegula;
+use tegula::prelude::*;
+
+#[kernel]
+fn k(a: View<f32, 2>) {
+    let x = a.load::<(C<8>, C<8>)>((0, 0));
+    let _ = x.sum::<2>();
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+// There is no axis 1 to slice.
+#![allow(unused, dead_code)]
+extern crate tegula_lang as tegula;
+use tegula::prelude::*;
+
+#[kernel]
+fn k(a: View<f32, 1>) {
+    let x = a.load::<(C<8>,)>(0);
+    let _ = x.slice::<1, C<4>>(0);
+}
+
+fn main() {}

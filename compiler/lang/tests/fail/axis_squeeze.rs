@@ -1,0 +1,12 @@
+// Axis 1 is not `One`.
+#![allow(unused, dead_code)]
+extern crate tegula_lang as tegula;
+use tegula::prelude::*;
+
+#[kernel]
+fn k(a: View<f32, 2>) {
+    let x = a.load::<(C<8>, C<8>)>((0, 0));
+    let _ = x.squeeze::<1>();
+}
+
+fn main() {}

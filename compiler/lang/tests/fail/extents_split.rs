@@ -1,0 +1,12 @@
+// `split` needs a last axis of 2.
+#![allow(unused, dead_code)]
+extern crate tegula_lang as tegula;
+use tegula::prelude::*;
+
+#[kernel]
+fn k(a: View<f32, 2>) {
+    let x = a.load::<(C<4>, C<8>)>((0, 0));
+    let _ = x.split();
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+// `&&` between a bool and an integer.
+#![allow(unused, dead_code)]
+extern crate tegula_lang as tegula;
+use tegula::prelude::*;
+
+#[kernel]
+fn k(n: Scalar<i32>) {
+    if n > 2 && n {
+        print("n", n);
+    }
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+// `dot` is for matrices.
+#![allow(unused, dead_code)]
+extern crate tegula_lang as tegula;
+use tegula::prelude::*;
+
+#[kernel]
+fn k(a: View<f32, 1>) {
+    let x = a.load::<(C<8>,)>(0);
+    let _ = dot(x, x, zeros());
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+// A view of rank 2 is loaded in a tile of rank 1.
+#![allow(unused, dead_code)]
+extern crate tegula_lang as tegula;
+use tegula::prelude::*;
+
+#[kernel]
+fn k(a: View<f32, 2>) {
+    let x = a.load::<(C<8>,)>((0, 0));
+    let _ = x;
+}
+
+fn main() {}
