@@ -1,20 +1,25 @@
-//! Packed weights: handles to matrices and rectangles of them, and the ops that read them. The layout is `panel16`; its
-//! arithmetic is [`micro`](super::micro)'s.
+//! Packed weights: handles to matrices and rectangles of them, and the ops that read them.
+//!
+//! The layout for speed is `panel16`, in rectangles of whole panels: their arithmetic is [`micro`](super::micro)'s. Any
+//! other is read element by element, with a remark; packing is what such kernels are for.
+
+mod element;
 
 use super::{
     Error,
-    at::At,
+    at::{At, Coord},
     build::{Cmp, V},
-    cx::{Cx, Home, PackedVal},
+    cx::{Buf, Cx, Home, PackedVal},
     micro::{
         Code, Stride,
-        dequant::{self, Dequant, DequantOperands},
+        dequant::{Dequant, DequantOperands},
         grouped::{Grouped, GroupedOperands},
     },
 };
+use element::Place;
 use tegula_ir::{
     Key, Op, QTileType, Type,
-    layout::{Layout, panel},
+    layout::{GROUP, Layout, panel},
 };
 
 impl<'a, 'c> Cx<'a, 'c> {
@@ -42,28 +47,26 @@ impl<'a, 'c> Cx<'a, 'c> {
         self.set_home(op.results[0], Home::Scalar(b.trunci(x, b.i32())));
     }
 
-    /// The rectangle that an operand names, if its layout is one that the CPU reads.
-    fn rectangle(&self, op: &Op, v: tegula_ir::Value) -> Result<(PackedVal<'c>, V<'c>, V<'c>, QTileType), Error> {
+    /// The rectangle that an operand names.
+    fn rectangle(&self, v: tegula_ir::Value) -> (PackedVal<'c>, V<'c>, V<'c>, QTileType) {
         let Home::QTile { packed, k, n, ty } = self.home(v).clone() else {
             unreachable!("a verified kernel has a quantised tile here")
         };
-        self.expect_panels(op, &packed)?;
-        Ok((packed, k, n, ty))
+        (packed, k, n, ty)
     }
 
-    fn expect_panels(&self, op: &Op, packed: &PackedVal<'c>) -> Result<(), Error> {
-        if packed.layout == Layout::Panel16.name() {
-            return Ok(());
+    /// Where single elements of a matrix are.
+    fn place_of(&self, op: &Op, packed: &PackedVal<'c>) -> Result<Place<'c>, Error> {
+        match Layout::from_name(&packed.layout) {
+            Some(layout) => Ok(Place { quant: packed.quant, layout, base: packed.base, rows: packed.k }),
+            None => {
+                let known: Vec<&str> = Layout::ALL.iter().map(|l| l.name()).collect();
+                self.error(
+                    op,
+                    format!("`{}` has layout `{}`: CPU kernels read {}", packed.name, packed.layout, known.join(", ")),
+                )
+            }
         }
-        self.error(
-            op,
-            format!(
-                "`{}` has layout `{}`, but CPU kernels read `{}`: pack the weights for this device first",
-                packed.name,
-                packed.layout,
-                Layout::Panel16.name()
-            ),
-        )
     }
 
     /// The first block of the rectangle at (k, n), the distance of panels, and how many rows and panels exist from there.
@@ -87,6 +90,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         let Home::Packed(packed) = self.home(op.operands[0]).clone() else {
             unreachable!("a verified kernel has a packed matrix here")
         };
+        // The layout was checked when the op was met.
+        let Ok(place) = self.place_of(op, &packed) else { return b.cf32(0.0, at.lanes()) };
         let lanes = at.lanes();
         let (k, n) = (self.eval(op.operands[1], at), self.eval(op.operands[2], at));
         let mask = op.attrs.has(Key::Masked).then(|| self.eval(op.operands[3], at));
@@ -99,7 +104,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             b.if_(
                 ok,
                 &[b.f32()],
-                || vec![dequant::element(b, packed.quant, packed.base, packed.k, k, n)],
+                || vec![place.value(b, k, n)],
                 || vec![b.cf32(0.0, 0)],
             )[0]
         };
@@ -113,16 +118,16 @@ impl<'a, 'c> Cx<'a, 'c> {
     /// Checks what `packed_gather` needs before its elements are asked for.
     pub fn check_packed_gather(&self, op: &Op) -> Result<(), Error> {
         match self.home(op.operands[0]) {
-            Home::Packed(p) => self.expect_panels(op, p),
+            Home::Packed(p) => self.place_of(op, p).map(|_| ()),
             _ => unreachable!("a verified kernel has a packed matrix here"),
         }
     }
 
     /// `dequant`.
     pub fn dequant(&mut self, op: &'a Op) -> Result<(), Error> {
-        let (packed, k, n, ty) = self.rectangle(op, op.operands[0])?;
-        let (Some(d), Some(isa)) = (Dequant::new((ty.k, ty.n), ty.quant), self.target.isa) else {
-            return self.unsupported_rectangle(op, &ty);
+        let (packed, k, n, ty) = self.rectangle(op.operands[0]);
+        let (Some(d), Some(isa)) = (Dequant::new((ty.k, ty.n), ty.quant), self.isa_for_panels(&packed)) else {
+            return self.dequant_slowly(op, &packed, k, n, &ty);
         };
         let out = self.result_buffer(op.results[0]);
         let (weights, panel, exists) = self.panels(&packed, k, n);
@@ -134,13 +139,13 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// `dot_grouped`.
     pub fn dot_grouped(&mut self, op: &'a Op) -> Result<(), Error> {
-        let (packed, k, n, ty) = self.rectangle(op, op.operands[3])?;
+        let (packed, k, n, ty) = self.rectangle(op.operands[3]);
         let m = self.tile(op.operands[0]).shape[0];
-        let (Some(grouped), Some(isa)) = (Grouped::new((m, ty.n, ty.k), ty.quant), self.target.isa) else {
-            return self.unsupported_rectangle(op, &ty);
-        };
         let out = self.result_buffer(op.results[0]);
         self.fill(&out, op.operands[4])?;
+        let (Some(grouped), Some(isa)) = (Grouped::new((m, ty.n, ty.k), ty.quant), self.isa_for_panels(&packed)) else {
+            return self.grouped_slowly(op, &packed, k, n, &ty, out);
+        };
         let mut operands = vec![];
         for v in &op.operands[..3] {
             operands.push(self.matrix(*v, false)?);
@@ -170,14 +175,95 @@ impl<'a, 'c> Cx<'a, 'c> {
         Ok(())
     }
 
-    fn unsupported_rectangle(&self, op: &Op, ty: &QTileType) -> Result<(), Error> {
-        let message = format!(
-            "a rectangle of {} × {} of `{}`: on CPUs (with AVX2 or more) its columns must be a multiple of {}",
-            ty.k,
+    /// The vector instructions, if the matrix lies in panels.
+    fn isa_for_panels(&self, packed: &PackedVal<'c>) -> Option<super::micro::Isa> {
+        self.target.isa.filter(|_| packed.layout == Layout::Panel16.name())
+    }
+
+    fn remark_slow(&mut self, op: &Op, packed: &PackedVal<'c>, ty: &QTileType) {
+        self.remarks.push(format!(
+            "{}: `{}` reads `{}` element by element: fast are rectangles of multiples of {} columns (here {}) in layout \
+             `{}` (here `{}`)",
+            op.loc,
+            op.kind.name(),
+            packed.name,
+            panel::COLUMNS,
             ty.n,
-            ty.quant,
-            panel::COLUMNS
-        );
-        self.error(op, message)
+            Layout::Panel16.name(),
+            packed.layout
+        ));
+    }
+
+    /// Whether element (k, n) exists: i1.
+    fn exists(&self, packed: &PackedVal<'c>, k: V<'c>, n: V<'c>) -> V<'c> {
+        let b = self.b;
+        b.and(b.cmp(Cmp::Ult, k, packed.k), b.cmp(Cmp::Ult, n, packed.n))
+    }
+
+    fn dequant_slowly(&mut self, op: &'a Op, packed: &PackedVal<'c>, k: V<'c>, n: V<'c>, ty: &QTileType) -> Result<(), Error> {
+        let b = self.b;
+        let place = self.place_of(op, packed)?;
+        self.remark_slow(op, packed, ty);
+        let out = self.result_buffer(op.results[0]);
+        self.loops(&[ty.k, ty.n], None, 1, &mut At::origin(2), 0, &mut |cx, at| {
+            let (k, n) = (b.add(k, at.coords[0].value(b)), b.add(n, at.coords[1].value(b)));
+            let there = cx.exists(packed, k, n);
+            let x = b.if_(there, &[b.f32()], || vec![place.value(b, k, n)], || vec![b.cf32(0.0, 0)])[0];
+            cx.write(&out, at, x);
+            Ok(())
+        })?;
+        self.finish_buffer(op.results[0], out);
+        Ok(())
+    }
+
+    fn grouped_slowly(
+        &mut self,
+        op: &'a Op,
+        packed: &PackedVal<'c>,
+        k: V<'c>,
+        n: V<'c>,
+        ty: &QTileType,
+        out: Buf<'c>,
+    ) -> Result<(), Error> {
+        let b = self.b;
+        let place = self.place_of(op, packed)?;
+        self.remark_slow(op, packed, ty);
+        let [codes, scales, sums] = [op.operands[0], op.operands[1], op.operands[2]];
+        let shape = out.ty.shape.clone();
+        let groups = (ty.k / GROUP) as i64;
+        self.versioned(&[codes, scales, sums], None, &[], &mut |cx| {
+            cx.loops(&shape, None, 1, &mut At::origin(2), 0, &mut |cx, at| {
+                let column = b.add(n, at.coords[1].value(b));
+                let first = cx.read(&out, at);
+                let acc = b.for_(b.c64(0), b.c64(groups), b.c64(1), &[first], |g, acc| {
+                    let row = |c: V<'c>| At { coords: vec![at.coords[0], Coord { var: Some((c, b.top())), plus: 0 }], lane: None };
+                    let (sx, sum) = (cx.eval(scales, &row(g)), cx.eval(sums, &row(g)));
+                    let start = b.mul_c(g, GROUP as i64);
+                    let there = cx.exists(packed, b.add(k, start), column);
+                    b.if_(
+                        there,
+                        &[b.f32()],
+                        || {
+                            let whole = b.for_(b.c64(0), b.c64(GROUP as i64), b.c64(1), &[b.c32(0)], |i, total| {
+                                let i = b.add(start, i);
+                                let x = b.sext(cx.eval(codes, &row(i)), b.i64());
+                                let p = place.parts(b, b.add(k, i), column);
+                                let w = p.sub.map_or(p.code, |s| b.mul(s, p.code));
+                                vec![b.add(total[0], b.trunci(b.mul(w, x), b.i32()))]
+                            })[0];
+                            let p = place.parts(b, b.add(k, start), column);
+                            let acc = b.fma(b.sitofp(whole, b.f32()), b.mulf(p.scale, sx), acc[0]);
+                            vec![p.min.map_or(acc, |m| b.fma(b.sitofp(sum, b.f32()), b.mulf(m, sx), acc))]
+                        },
+                        || vec![acc[0]],
+                    )
+                });
+                cx.write(&out, at, acc[0]);
+                Ok(())
+            })?;
+            Ok(vec![])
+        })?;
+        self.finish_buffer(op.results[0], out);
+        Ok(())
     }
 }
