@@ -348,7 +348,9 @@ fn matmul(bm: usize, bn: usize, bk: usize, packed: bool) -> Kernel {
     };
     let next = op(&mut b, K::Dot, &[left, right, args[1]], &acc_type, Attrs::new());
     let body = b.close(vec![next]);
-    let out = b.op(K::For, &[lo, end, step, acc], &[acc_type.clone()], Attrs::new(), vec![body], Loc::unknown())[0];
+    let out =
+        b.op(K::For, &[lo, end, step, acc], std::slice::from_ref(&acc_type), Attrs::new(), vec![body], Loc::unknown())
+            [0];
     b.op(K::Store, &[y, m, n, out], &[], Attrs::new(), vec![], Loc::unknown());
     b.finish()
 }

@@ -41,7 +41,12 @@ fn kernels() -> Vec<(&'static str, String)> {
                 }}"
             ),
         ),
-        ("max", softmax(&format!("%8 = reduce %5 {{axis = 1, kind = max}} : tile<f32, 1, 1>\n%20 = broadcast %8 : tile<f32, 1, {n}>"))),
+        (
+            "max",
+            softmax(&format!(
+                "%8 = reduce %5 {{axis = 1, kind = max}} : tile<f32, 1, 1>\n%20 = broadcast %8 : tile<f32, 1, {n}>"
+            )),
+        ),
         ("exp", softmax(&format!("%20 = exp %5 : tile<f32, 1, {n}>"))),
         ("div", softmax(&format!("%20 = div %5, %5 : tile<f32, 1, {n}>"))),
         (
@@ -106,8 +111,18 @@ fn main() {
             // SAFETY: the entry has this type; arguments by the ABI.
             unsafe {
                 let entry: libloading::Symbol<EntryFn> = library.get(ENTRY.as_bytes()).expect("the entry");
-                let words =
-                    [px as u64, rows as u64, ROW as u64, ROW as u64, 1, py as u64, rows as u64, ROW as u64, ROW as u64, 1];
+                let words = [
+                    px as u64,
+                    rows as u64,
+                    ROW as u64,
+                    ROW as u64,
+                    1,
+                    py as u64,
+                    rows as u64,
+                    ROW as u64,
+                    ROW as u64,
+                    1,
+                ];
                 let ctx = Ctx { grid: [rows as i32, 1, 1], flags: 0, report, user: ptr::null_mut::<c_void>() };
                 let s = scratch.as_mut_ptr();
                 let s = s.wrapping_add(s.align_offset(64));

@@ -18,7 +18,8 @@ pub fn answer(request: &Request) -> Response {
         Ok(Ok((bytes, meta))) => Response::Ok { bytes, meta },
         Ok(Err(f)) => Response::Err { stage: f.stage.into(), message: f.message, loc: f.loc },
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
+            let text =
+                panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
             let message = format!("a defect of the compiler: {}", text.unwrap_or_default());
             Response::Err { stage: "lower".into(), message, loc: None }
         }
@@ -56,7 +57,8 @@ fn target(text: &str) -> Result<CpuTarget, Failure> {
 fn compile(request: &Request) -> Result<(Vec<u8>, Meta), Failure> {
     let target = target(&request.target)?;
     let mut kernel = Kernel::parse(&request.kernel).map_err(|e| at("parse", e))?;
-    let verify = |k: &Kernel, stage| k.verify().map_err(|e| Failure { stage, message: e.to_string(), loc: Some(e.loc) });
+    let verify =
+        |k: &Kernel, stage| k.verify().map_err(|e| Failure { stage, message: e.to_string(), loc: Some(e.loc) });
     verify(&kernel, "verify")?;
     passes::optimise(&mut kernel);
     verify(&kernel, "passes")?;
@@ -64,8 +66,11 @@ fn compile(request: &Request) -> Result<(Vec<u8>, Meta), Failure> {
         return Ok((kernel.text().into_bytes(), Meta::default()));
     }
     let mlir = Mlir::new();
-    let lowered = cpu::lower(mlir.context(), &kernel, &target, request.checked)
-        .map_err(|e| Failure { stage: "lower", message: e.message, loc: e.loc })?;
+    let lowered = cpu::lower(mlir.context(), &kernel, &target, request.checked).map_err(|e| Failure {
+        stage: "lower",
+        message: e.message,
+        loc: e.loc,
+    })?;
     let (mut module, meta) = (lowered.module, lowered.meta);
     let stage = match request.emit {
         Emit::Mlir => Some(Stage::Mlir),

@@ -32,12 +32,37 @@ fn run(body: &str, scalars: &[i32], shape: &[i64], near: Near) {
 fn carried_tiles() {
     for n in [0, 1, 4] {
         // An accumulator, twice in one loop, and exchanged with each turn.
-        run("%200 = for %92, %2, %93, %95 : TILE {\n(%100: i32, %101: TILE)\n%102 = add %101, %95 : TILE\nyield %102\n}", &[n], &[3, 19], Near::Exact);
-        run("%201, %202 = for %92, %2, %93, %95, %95 : TILE, TILE {\n(%100: i32, %101: TILE, %103: TILE)\n%102 = add %101, %103 : TILE\nyield %103, %102\n}\n%200 = sub %201, %202 : TILE", &[n], &[3, 19], Near::Exact);
-        run("%96 = neg %95 : TILE\n%201, %202 = for %92, %2, %93, %95, %96 : TILE, TILE {\n(%100: i32, %101: TILE, %103: TILE)\nyield %103, %101\n}\n%203 = add %202, %202 : TILE\n%200 = add %203, %201 : TILE", &[n], &[40], Near::Exact);
+        run(
+            "%200 = for %92, %2, %93, %95 : TILE {\n(%100: i32, %101: TILE)\n%102 = add %101, %95 : TILE\nyield %102\n}",
+            &[n],
+            &[3, 19],
+            Near::Exact,
+        );
+        run(
+            "%201, %202 = for %92, %2, %93, %95, %95 : TILE, TILE {\n(%100: i32, %101: TILE, %103: TILE)\n%102 = add %101, %103 : TILE\nyield %103, %102\n}\n%200 = sub %201, %202 : TILE",
+            &[n],
+            &[3, 19],
+            Near::Exact,
+        );
+        run(
+            "%96 = neg %95 : TILE\n%201, %202 = for %92, %2, %93, %95, %96 : TILE, TILE {\n(%100: i32, %101: TILE, %103: TILE)\nyield %103, %101\n}\n%203 = add %202, %202 : TILE\n%200 = add %203, %201 : TILE",
+            &[n],
+            &[40],
+            Near::Exact,
+        );
         // Transposed onto itself each turn; the old value is needed after the new one is made.
-        run("%200 = for %92, %2, %93, %95 : TILE {\n(%100: i32, %101: TILE)\n%102 = permute %101 {perm = [1, 0]} : TILE\n%103 = add %102, %95 : TILE\nyield %103\n}", &[n], &[17, 17], Near::Exact);
-        run("%201, %200 = for %92, %2, %93, %95, %95 : TILE, TILE {\n(%100: i32, %101: TILE, %103: TILE)\n%102 = add %101, %95 : TILE\n%104 = sub %103, %101 : TILE\nyield %102, %104\n}", &[n], &[5, 9], Near::Exact);
+        run(
+            "%200 = for %92, %2, %93, %95 : TILE {\n(%100: i32, %101: TILE)\n%102 = permute %101 {perm = [1, 0]} : TILE\n%103 = add %102, %95 : TILE\nyield %103\n}",
+            &[n],
+            &[17, 17],
+            Near::Exact,
+        );
+        run(
+            "%201, %200 = for %92, %2, %93, %95, %95 : TILE, TILE {\n(%100: i32, %101: TILE, %103: TILE)\n%102 = add %101, %95 : TILE\n%104 = sub %103, %101 : TILE\nyield %102, %104\n}",
+            &[n],
+            &[5, 9],
+            Near::Exact,
+        );
     }
 }
 
@@ -163,7 +188,11 @@ fn matrix_products() {
         for (bm, bn, bk) in [(16, 32, 24), (5, 7, 9)] {
             let text = matmul(e.name(), bm, bn, bk);
             for (m, n, k) in [(16, 32, 48), (33, 40, 50), (1, 1, 1)] {
-                let args = [Arg::random(e, &[m, k], &mut rng), Arg::random(e, &[k, n], &mut rng), Arg::random(e, &[m, n], &mut rng)];
+                let args = [
+                    Arg::random(e, &[m, k], &mut rng),
+                    Arg::random(e, &[k, n], &mut rng),
+                    Arg::random(e, &[m, n], &mut rng),
+                ];
                 let grid = [(m as i32 + bm as i32 - 1) / bm as i32, (n as i32 + bn as i32 - 1) / bn as i32, 1];
                 check(&text, &args, grid, near);
             }
@@ -224,7 +253,12 @@ fn attention() {
     );
     let mut rng = Rng(13);
     for n in [5, 8, 29] {
-        let args = [Arg::random(Elem::F32, &[t, d], &mut rng), Arg::random(Elem::F32, &[n, d], &mut rng), Arg::random(Elem::F32, &[n, d], &mut rng), Arg::random(Elem::F32, &[t, d], &mut rng)];
+        let args = [
+            Arg::random(Elem::F32, &[t, d], &mut rng),
+            Arg::random(Elem::F32, &[n, d], &mut rng),
+            Arg::random(Elem::F32, &[n, d], &mut rng),
+            Arg::random(Elem::F32, &[t, d], &mut rng),
+        ];
         check(&text, &args, [1, 1, 1], Near::Within(2e-5));
     }
 }

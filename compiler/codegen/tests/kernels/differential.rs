@@ -40,7 +40,13 @@ fn conformance_rows_hold() {
     for target in targets() {
         let failures: Vec<String> =
             rows.iter().filter_map(|r| r.run(&mut |k, a, g, c| on_cpu(target, k, a, g, c)).err()).collect();
-        assert!(failures.is_empty(), "{target}: {} of {} rows fail:\n{}", failures.len(), rows.len(), failures.join("\n"));
+        assert!(
+            failures.is_empty(),
+            "{target}: {} of {} rows fail:\n{}",
+            failures.len(),
+            rows.len(),
+            failures.join("\n")
+        );
         println!("{target}: {} conformance rows hold", rows.len());
     }
 }

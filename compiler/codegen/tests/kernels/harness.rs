@@ -16,7 +16,10 @@ pub fn targets() -> Vec<&'static str> {
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c") {
         all.push("cpu:x86-64-v3");
     }
-    if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl") && is_x86_feature_detected!("avx512dq") {
+    if is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+    {
         all.push("cpu:x86-64-v4");
     }
     all
@@ -185,7 +188,8 @@ pub fn reference(text: &str, args: &mut [Arg], grid: [i32; 3]) -> Result<oracle:
             Arg::View { bytes, elem, extents, strides, offset } => {
                 let skip = *offset * elem.bytes();
                 // SAFETY: as above; one run at a time.
-                let view = unsafe { ViewArg::from_raw(bytes.as_mut_ptr().add(skip), bytes.len() - skip, *elem, extents) };
+                let view =
+                    unsafe { ViewArg::from_raw(bytes.as_mut_ptr().add(skip), bytes.len() - skip, *elem, extents) };
                 OracleArg::View(view.strides(strides))
             }
             Arg::Scalar(s) => OracleArg::Scalar(*s),
@@ -214,9 +218,7 @@ fn close(e: Elem, got: u64, want: u64, near: Near) -> bool {
         return false;
     }
     let (g, w) = (Scalar::from_bits(e, got).to_f64(), Scalar::from_bits(e, want).to_f64());
-    (g.is_nan() && w.is_nan())
-        || g == w
-        || matches!(near, Near::Within(t) if (g - w).abs() <= t * (1.0 + w.abs()) )
+    (g.is_nan() && w.is_nan()) || g == w || matches!(near, Near::Within(t) if (g - w).abs() <= t * (1.0 + w.abs()) )
 }
 
 /// Runs a kernel on every target and compares all views with the oracle's.

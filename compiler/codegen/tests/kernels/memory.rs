@@ -10,7 +10,13 @@ fn tiles_over_edges() {
     // Programs walk from −2 tiles to beyond the end, so that tiles hang over every side or miss the view.
     for e in ELEMS {
         for facts in ["", ", unit"] {
-            let pad = if e == Elem::Bool { "true" } else if e.is_float() { "-1.5" } else { "3" };
+            let pad = if e == Elem::Bool {
+                "true"
+            } else if e.is_float() {
+                "-1.5"
+            } else {
+                "3"
+            };
             let text = format!(
                 "kernel @k(%0 \"x\": view<{e}, 2{facts}>, %1 \"y\": view_mut<{e}, 2{facts}>) {{
                   %2 = program_id {{axis = 0}} : i32
@@ -77,7 +83,12 @@ fn narrowed_views() {
     let mut rng = Rng(5);
     for (start, len) in [(0, 4), (3, 100), (-5, 3), (9, 2), (2, -1), (i64::MAX, i64::MAX), (i64::MIN, 1)] {
         let scalar = |v| Arg::Scalar(tegula_ir::Scalar::from_i64(Elem::I64, v));
-        let args = [Arg::random(Elem::I32, &[7, 20], &mut rng), Arg::random(Elem::I32, &[5, 30], &mut rng), scalar(start), scalar(len)];
+        let args = [
+            Arg::random(Elem::I32, &[7, 20], &mut rng),
+            Arg::random(Elem::I32, &[5, 30], &mut rng),
+            scalar(start),
+            scalar(len),
+        ];
         check(text, &args, [1, 1, 1], Near::Exact);
     }
 }
@@ -100,7 +111,9 @@ fn index_tiles() {
               scatter %6, %8, %9, %12
             }}"
         );
-        let index = |rng: &mut Rng| Arg::view(Elem::I64, &[35], (0..35).map(|_| (rng.below(9) as i64 - 2) as u64).collect::<Vec<_>>());
+        let index = |rng: &mut Rng| {
+            Arg::view(Elem::I64, &[35], (0..35).map(|_| (rng.below(9) as i64 - 2) as u64).collect::<Vec<_>>())
+        };
         let args = [
             Arg::random(e, &[5, 6], &mut rng),
             index(&mut rng),
@@ -123,7 +136,12 @@ fn atomics() {
         for (n, kind) in kinds.split(' ').enumerate() {
             let kind = if kind == "xchg" { kind.to_string() } else { format!("atomic_{kind}") };
             let order = ["relaxed", "acquire", "release", "acq_rel"][n % 4];
-            body += &format!("%{} = atomic %0, %10, %11, %12 {{kind = {kind}, masked, order = {order}}} : tile<{e}, 9>\nstore %4, %{}, %{}\n", 20 + n, 40 + n, 20 + n);
+            body += &format!(
+                "%{} = atomic %0, %10, %11, %12 {{kind = {kind}, masked, order = {order}}} : tile<{e}, 9>\nstore %4, %{}, %{}\n",
+                20 + n,
+                40 + n,
+                20 + n
+            );
             body = format!("%{} = const {{value = {}: i64}} : i64\n{body}", 40 + n, 9 * n);
         }
         let text = format!(
@@ -171,7 +189,9 @@ fn one_view_read_and_written() {
         "%9 = load %0, %1, %1 : tile<i32, 20, 20>\n%10 = permute %9 {perm = [1, 0]} : tile<i32, 20, 20>\n%11 = add %9, %10 : tile<i32, 20, 20>\nstore %0, %1, %1, %11",
     ];
     for body in texts {
-        let text = format!("kernel @k(%0 \"x\": view_mut<i32, 2, unit>) {{\n%1 = const {{value = 0: i64}} : i64\n%2 = const {{value = 1: i64}} : i64\n{body}\n}}");
+        let text = format!(
+            "kernel @k(%0 \"x\": view_mut<i32, 2, unit>) {{\n%1 = const {{value = 0: i64}} : i64\n%2 = const {{value = 1: i64}} : i64\n{body}\n}}"
+        );
         check(&text, &[Arg::random(Elem::I32, &[21, 21], &mut rng)], [1, 1, 1], Near::Exact);
     }
 }

@@ -13,7 +13,11 @@ fn tiles(inputs: &[&str], body: &str, outputs: &[&str]) -> (String, Vec<(Elem, V
     };
     let types: Vec<_> = inputs.iter().chain(outputs).map(|t| parse(t)).collect();
     let tile = |(e, s): &(Elem, Vec<i64>)| {
-        if s.is_empty() { e.to_string() } else { format!("tile<{e}, {}>", s.iter().map(i64::to_string).collect::<Vec<_>>().join(", ")) }
+        if s.is_empty() {
+            e.to_string()
+        } else {
+            format!("tile<{e}, {}>", s.iter().map(i64::to_string).collect::<Vec<_>>().join(", "))
+        }
     };
     let mut params = vec![];
     for (i, (e, s)) in types.iter().enumerate() {
@@ -56,21 +60,72 @@ fn run(inputs: &[&str], body: &str, outputs: &[&str], near: Near, value: fn(&mut
 fn shapes() {
     let bits = Rng::bits;
     run(&["i32 7 33"], "%200 = permute %100 {perm = [1, 0]} : tile<i32, 33, 7>", &["i32 33 7"], Near::Exact, bits);
-    run(&["i16 2 3 17"], "%200 = permute %100 {perm = [2, 0, 1]} : tile<i16, 17, 2, 3>", &["i16 17 2 3"], Near::Exact, bits);
+    run(
+        &["i16 2 3 17"],
+        "%200 = permute %100 {perm = [2, 0, 1]} : tile<i16, 17, 2, 3>",
+        &["i16 17 2 3"],
+        Near::Exact,
+        bits,
+    );
     run(&["f32 6 20"], "%200 = reshape %100 : tile<f32, 8, 15>", &["f32 8 15"], Near::Exact, bits);
-    run(&["f32 6 20"], "%150 = neg %100 : tile<f32, 6, 20>\n%200 = reshape %150 : tile<f32, 1, 6, 1, 20>", &["f32 1 6 1 20"], Near::Exact, bits);
-    run(&["f32 6 20"], "%150 = reshape %100 : tile<f32, 120>\n%200 = slice %150 {axis = 0, size = 50, start = 31} : tile<f32, 50>", &["f32 50"], Near::Exact, bits);
-    run(&["i8 5 40"], "%200 = slice %100 {axis = 1, size = 19, start = 3} : tile<i8, 5, 19>", &["i8 5 19"], Near::Exact, bits);
-    run(&["i8 5 9", "i8 5 40"], "%200 = cat %100, %101, %100 {axis = 1} : tile<i8, 5, 58>", &["i8 5 58"], Near::Exact, bits);
-    run(&["f64 3 1 5", "f64 2 1 5"], "%200 = cat %100, %101 {axis = 0} : tile<f64, 5, 1, 5>", &["f64 5 1 5"], Near::Exact, bits);
-    run(&["f32 1 33", "f32 5 1", "f32"], "%150 = broadcast %100 : tile<f32, 5, 33>\n%151 = broadcast %101 : tile<f32, 5, 33>\n%152 = broadcast %102 : tile<f32, 5, 33>\n%153 = add %150, %151 : tile<f32, 5, 33>\n%200 = mul %153, %152 : tile<f32, 5, 33>", &["f32 5 33"], Near::Exact, bits);
-    run(&["bool 3 18"], "%150 = iota : tile<i32, 18>\n%151 = reshape %150 : tile<i32, 1, 18>\n%152 = broadcast %151 : tile<i32, 3, 18>\n%153 = neg %152 : tile<i32, 3, 18>\n%200 = select %100, %152, %153 : tile<i32, 3, 18>", &["i32 3 18"], Near::Exact, bits);
+    run(
+        &["f32 6 20"],
+        "%150 = neg %100 : tile<f32, 6, 20>\n%200 = reshape %150 : tile<f32, 1, 6, 1, 20>",
+        &["f32 1 6 1 20"],
+        Near::Exact,
+        bits,
+    );
+    run(
+        &["f32 6 20"],
+        "%150 = reshape %100 : tile<f32, 120>\n%200 = slice %150 {axis = 0, size = 50, start = 31} : tile<f32, 50>",
+        &["f32 50"],
+        Near::Exact,
+        bits,
+    );
+    run(
+        &["i8 5 40"],
+        "%200 = slice %100 {axis = 1, size = 19, start = 3} : tile<i8, 5, 19>",
+        &["i8 5 19"],
+        Near::Exact,
+        bits,
+    );
+    run(
+        &["i8 5 9", "i8 5 40"],
+        "%200 = cat %100, %101, %100 {axis = 1} : tile<i8, 5, 58>",
+        &["i8 5 58"],
+        Near::Exact,
+        bits,
+    );
+    run(
+        &["f64 3 1 5", "f64 2 1 5"],
+        "%200 = cat %100, %101 {axis = 0} : tile<f64, 5, 1, 5>",
+        &["f64 5 1 5"],
+        Near::Exact,
+        bits,
+    );
+    run(
+        &["f32 1 33", "f32 5 1", "f32"],
+        "%150 = broadcast %100 : tile<f32, 5, 33>\n%151 = broadcast %101 : tile<f32, 5, 33>\n%152 = broadcast %102 : tile<f32, 5, 33>\n%153 = add %150, %151 : tile<f32, 5, 33>\n%200 = mul %153, %152 : tile<f32, 5, 33>",
+        &["f32 5 33"],
+        Near::Exact,
+        bits,
+    );
+    run(
+        &["bool 3 18"],
+        "%150 = iota : tile<i32, 18>\n%151 = reshape %150 : tile<i32, 1, 18>\n%152 = broadcast %151 : tile<i32, 3, 18>\n%153 = neg %152 : tile<i32, 3, 18>\n%200 = select %100, %152, %153 : tile<i32, 3, 18>",
+        &["i32 3 18"],
+        Near::Exact,
+        bits,
+    );
 }
 
 #[test]
 fn reductions() {
     let kinds: [(&str, &[Elem]); 4] = [
-        ("max min argmax argmin sum prod", &[Elem::F32, Elem::F16, Elem::I8, Elem::U32, Elem::I64, Elem::F64, Elem::BF16, Elem::U8]),
+        (
+            "max min argmax argmin sum prod",
+            &[Elem::F32, Elem::F16, Elem::I8, Elem::U32, Elem::I64, Elem::F64, Elem::BF16, Elem::U8],
+        ),
         ("max_nan min_nan", &[Elem::F32, Elem::F64, Elem::F16]),
         ("xor", &[Elem::I16, Elem::Bool]),
         ("any all sum", &[Elem::Bool]),
@@ -88,17 +143,45 @@ fn reductions() {
                         _ => e,
                     };
                     outputs.push(format!("{to} {}", out.join(" ")));
-                    body += &format!("%{} = reduce %100 {{axis = {axis}, kind = {kind}}} : tile<{to}, {}>\n", 200 + i, out.join(", "));
+                    body += &format!(
+                        "%{} = reduce %100 {{axis = {axis}, kind = {kind}}} : tile<{to}, {}>\n",
+                        200 + i,
+                        out.join(", ")
+                    );
                 }
-                let near = Near::Within(if e.bits() == 64 { 1e-12 } else if e == Elem::F32 { 1e-5 } else { 1e-2 });
+                let near = Near::Within(if e.bits() == 64 {
+                    1e-12
+                } else if e == Elem::F32 {
+                    1e-5
+                } else {
+                    1e-2
+                });
                 let values = if kinds.contains("prod") { Rng::bits } else { Rng::wild };
-                run(&[&format!("{e} {shape}")], &body, &outputs.iter().map(String::as_str).collect::<Vec<_>>(), near, values);
+                run(
+                    &[&format!("{e} {shape}")],
+                    &body,
+                    &outputs.iter().map(String::as_str).collect::<Vec<_>>(),
+                    near,
+                    values,
+                );
             }
         }
     }
     // Wider accumulators.
-    run(&["i8 3 200"], "%200 = reduce %100 {axis = 1, kind = sum} : tile<i32, 3, 1>", &["i32 3 1"], Near::Exact, Rng::wild);
-    run(&["f16 3 200"], "%200 = reduce %100 {axis = 1, kind = sum} : tile<f32, 3, 1>", &["f32 3 1"], Near::Within(1e-5), Rng::bits);
+    run(
+        &["i8 3 200"],
+        "%200 = reduce %100 {axis = 1, kind = sum} : tile<i32, 3, 1>",
+        &["i32 3 1"],
+        Near::Exact,
+        Rng::wild,
+    );
+    run(
+        &["f16 3 200"],
+        "%200 = reduce %100 {axis = 1, kind = sum} : tile<f32, 3, 1>",
+        &["f32 3 1"],
+        Near::Within(1e-5),
+        Rng::bits,
+    );
 }
 
 #[test]
@@ -108,10 +191,26 @@ fn reductions_by_combiner() {
     for (shape, out, axis) in [("5 17", "5, 1", 1), ("17 5", "1, 5", 0), ("1 40", "1, 1", 1)] {
         let tile = format!("i32 {shape}");
         let o = format!("i32 {}", out.replace(", ", " "));
-        run(&[&tile, &tile], &format!("%200, %201 = reduce_with %100, %101 {{axis = {axis}}} : tile<i32, {out}>, tile<i32, {out}> {affine}"), &[&o, &o], Near::Exact, Rng::bits);
+        run(
+            &[&tile, &tile],
+            &format!(
+                "%200, %201 = reduce_with %100, %101 {{axis = {axis}}} : tile<i32, {out}>, tile<i32, {out}> {affine}"
+            ),
+            &[&o, &o],
+            Near::Exact,
+            Rng::bits,
+        );
         let full = shape.replace(' ', ", ");
         for reverse in ["", ", reverse"] {
-            run(&[&tile, &tile], &format!("%200, %201 = scan_with %100, %101 {{axis = {axis}{reverse}}} : tile<i32, {full}>, tile<i32, {full}> {affine}"), &[&tile, &tile], Near::Exact, Rng::bits);
+            run(
+                &[&tile, &tile],
+                &format!(
+                    "%200, %201 = scan_with %100, %101 {{axis = {axis}{reverse}}} : tile<i32, {full}>, tile<i32, {full}> {affine}"
+                ),
+                &[&tile, &tile],
+                Near::Exact,
+                Rng::bits,
+            );
         }
     }
 }
@@ -125,7 +224,10 @@ fn scans() {
             let mut n = 0;
             for kind in ["sum", "prod", "max", "min"] {
                 for reverse in ["", ", reverse"] {
-                    body += &format!("%{} = scan %100 {{axis = {axis}, kind = {kind}{reverse}}} : tile<{e}, {full}>\n", 200 + n);
+                    body += &format!(
+                        "%{} = scan %100 {{axis = {axis}, kind = {kind}{reverse}}} : tile<{e}, {full}>\n",
+                        200 + n
+                    );
                     n += 1;
                 }
             }
@@ -144,28 +246,63 @@ fn sorting() {
                  %202, %203 = topk %100 {{k = {k}}} : tile<{e}, {rows}, {k}>, tile<i32, {rows}, {k}>"
             );
             let full = format!("{e} {rows} {n}");
-            run(&[&full], &body, &[&full, &full, &format!("{e} {rows} {k}"), &format!("i32 {rows} {k}")], Near::Exact, Rng::wild);
+            run(
+                &[&full],
+                &body,
+                &[&full, &full, &format!("{e} {rows} {k}"), &format!("i32 {rows} {k}")],
+                Near::Exact,
+                Rng::wild,
+            );
         }
     }
 }
 
 #[test]
 fn within_a_tile() {
-    let small = |r: &mut Rng, e: Elem| if e.is_int() { (r.below(12) as i64 - 2) as u64 & (u64::MAX >> (64 - e.bits())) } else { r.bits(e) };
-    run(&["i32 100", "bool 100"], "%200 = histogram %100 {bins = 7} : tile<i32, 7>\n%201 = histogram %100, %101 {bins = 7, masked} : tile<i32, 7>", &["i32 7", "i32 7"], Near::Exact, small);
+    let small = |r: &mut Rng, e: Elem| {
+        if e.is_int() { (r.below(12) as i64 - 2) as u64 & (u64::MAX >> (64 - e.bits())) } else { r.bits(e) }
+    };
+    run(
+        &["i32 100", "bool 100"],
+        "%200 = histogram %100 {bins = 7} : tile<i32, 7>\n%201 = histogram %100, %101 {bins = 7, masked} : tile<i32, 7>",
+        &["i32 7", "i32 7"],
+        Near::Exact,
+        small,
+    );
     run(&["i8 50"], "%200 = histogram %100 {bins = 1} : tile<i32, 1>", &["i32 1"], Near::Exact, small);
     for e in [Elem::F32, Elem::I8, Elem::Bool, Elem::F16] {
-        run(&[&format!("{e} 5 9"), "i32 5 20"], &format!("%200 = take %100, %101 {{axis = 1}} : tile<{e}, 5, 20>"), &[&format!("{e} 5 20")], Near::Exact, small);
-        run(&[&format!("{e} 9 5"), "u8 20 5"], &format!("%200 = take %100, %101 {{axis = 0}} : tile<{e}, 20, 5>"), &[&format!("{e} 20 5")], Near::Exact, small);
+        run(
+            &[&format!("{e} 5 9"), "i32 5 20"],
+            &format!("%200 = take %100, %101 {{axis = 1}} : tile<{e}, 5, 20>"),
+            &[&format!("{e} 5 20")],
+            Near::Exact,
+            small,
+        );
+        run(
+            &[&format!("{e} 9 5"), "u8 20 5"],
+            &format!("%200 = take %100, %101 {{axis = 0}} : tile<{e}, 20, 5>"),
+            &[&format!("{e} 20 5")],
+            Near::Exact,
+            small,
+        );
     }
 }
 
 #[test]
 fn products() {
-    for (a, acc) in [("f32", "f32"), ("f64", "f64"), ("f16", "f32"), ("bf16", "f32"), ("i8", "i32"), ("u8", "i32"), ("f8e4m3", "f32")] {
+    for (a, acc) in [
+        ("f32", "f32"),
+        ("f64", "f64"),
+        ("f16", "f32"),
+        ("bf16", "f32"),
+        ("i8", "i32"),
+        ("u8", "i32"),
+        ("f8e4m3", "f32"),
+    ] {
         for (m, n, k) in [(1, 1, 1), (3, 5, 7), (17, 33, 20), (8, 48, 64)] {
             let near = if a == "f32" || acc == "i32" || a == "f64" { Near::Exact } else { Near::Within(1e-5) };
-            let inputs = [format!("{a} {m} {k}"), format!("{a} {k} {n}"), format!("{acc} {m} {n}"), format!("{a} {n} {k}")];
+            let inputs =
+                [format!("{a} {m} {k}"), format!("{a} {k} {n}"), format!("{acc} {m} {n}"), format!("{a} {n} {k}")];
             let out = format!("{acc} {m} {n}");
             let body = format!(
                 "%200 = dot %100, %101, %102 : tile<{acc}, {m}, {n}>\n\
@@ -184,7 +321,12 @@ fn products_of_widened_tiles() {
     // product is.
     for e in ["f16", "bf16"] {
         for (m, n, k) in [(1, 48, 64), (3, 20, 33), (12, 64, 16), (40, 33, 20)] {
-            let inputs = [format!("f32 {m} {k}"), format!("{e} 1 {k} 1 {n}"), format!("{e} {m} {k}"), format!("{e} 1 1 {n} {k}")];
+            let inputs = [
+                format!("f32 {m} {k}"),
+                format!("{e} 1 {k} 1 {n}"),
+                format!("{e} {m} {k}"),
+                format!("{e} 1 1 {n} {k}"),
+            ];
             let out = format!("f32 {m} {n}");
             let body = format!(
                 "%150 = reshape %101 : tile<{e}, {k}, {n}>\n\
@@ -198,7 +340,13 @@ fn products_of_widened_tiles() {
                  %201 = dot %152, %156, %200 : tile<f32, {m}, {n}>\n\
                  %202 = add %151, %151 : tile<f32, {k}, {n}>"
             );
-            run(&inputs.each_ref().map(String::as_str), &body, &[&out, &out, &format!("f32 {k} {n}")], Near::Exact, Rng::bits);
+            run(
+                &inputs.each_ref().map(String::as_str),
+                &body,
+                &[&out, &out, &format!("f32 {k} {n}")],
+                Near::Exact,
+                Rng::bits,
+            );
         }
     }
 }

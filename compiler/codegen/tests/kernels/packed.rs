@@ -13,7 +13,8 @@ fn weights(quant: Quant, k: usize, n: usize, rng: &mut Rng) -> Arg {
     let mut gguf = vec![];
     for _ in 0..blocks {
         let mut block: Vec<u8> = (0..size).map(|_| rng.next() as u8).collect();
-        let mut half = |at: usize, rng: &mut Rng| block[at..at + 2].copy_from_slice(&(rng.bits(Elem::F16) as u16).to_le_bytes());
+        let mut half =
+            |at: usize, rng: &mut Rng| block[at..at + 2].copy_from_slice(&(rng.bits(Elem::F16) as u16).to_le_bytes());
         match quant {
             Quant::F32 => block.copy_from_slice(&(rng.bits(Elem::F32) as u32).to_le_bytes()),
             Quant::F16 => half(0, rng),
@@ -67,7 +68,9 @@ fn values() {
               store %4, %26, %24
             }}"
         );
-        let index = |rng: &mut Rng, n: u64| Arg::view(Elem::I64, &[21], (0..21).map(|_| (rng.below(n + 4) as i64 - 2) as u64).collect::<Vec<_>>());
+        let index = |rng: &mut Rng, n: u64| {
+            Arg::view(Elem::I64, &[21], (0..21).map(|_| (rng.below(n + 4) as i64 - 2) as u64).collect::<Vec<_>>())
+        };
         let args = [
             weights(quant, k, n, &mut rng),
             Arg::random(Elem::F32, &[3 * bk as i64, 50], &mut rng),

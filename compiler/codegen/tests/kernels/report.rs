@@ -21,14 +21,17 @@ fn prints_and_assertions() {
         let mut args = [Arg::view(Elem::F32, &[4], [1.0f32, 1.25, 2.0, -1.0].map(|v| u64::from(v.to_bits())))];
         let (_, meta) = request(text, target, Emit::Artifact, true);
         let kinds: Vec<&SiteKind> = meta.sites.iter().map(|s| &s.kind).collect();
-        let [SiteKind::Assert, SiteKind::Print { elem, shape }, SiteKind::Print { elem: second, shape: scalar }] = kinds[..] else {
+        let [SiteKind::Assert, SiteKind::Print { elem, shape }, SiteKind::Print { elem: second, shape: scalar }] =
+            kinds[..]
+        else {
             panic!("{kinds:?}")
         };
         assert_eq!((elem.as_str(), &shape[..], second.as_str(), &scalar[..]), ("f32", &[3usize][..], "i32", &[][..]));
         assert_eq!((meta.sites[0].message.as_str(), meta.sites[0].loc.line), ("too large", 7));
 
         let bits = |v: f32| i64::from(v.to_bits());
-        let printed = |p: u64, v: [f32; 3]| [(1, p, bits(v[0])), (1, p, bits(v[1])), (1, p, bits(v[2])), (2, p, p as i64)];
+        let printed =
+            |p: u64, v: [f32; 3]| [(1, p, bits(v[0])), (1, p, bits(v[1])), (1, p, bits(v[2])), (2, p, p as i64)];
         let mut want = vec![];
         for (p, v) in [(0, [1.0, 1.25, 2.0]), (1, [1.25, 2.0, -1.0]), (2, [2.0, -1.0, 0.0])] {
             want.push((0, p, 0));
@@ -52,7 +55,8 @@ fn checked_kernels_report_indices_and_divisions() {
     }";
     let run = |d: i64, checked: bool, target: &str| {
         let mut args = [Arg::view(Elem::I32, &[3], [10, 20, 30]), Arg::Scalar(Scalar::from_i64(Elem::I32, d))];
-        let kinds: Vec<_> = request(text, target, Emit::Artifact, checked).1.sites.into_iter().map(|s| s.kind).collect();
+        let kinds: Vec<_> =
+            request(text, target, Emit::Artifact, checked).1.sites.into_iter().map(|s| s.kind).collect();
         let reports = native(text, &mut args, [1, 1, 1], target, checked);
         reports.into_iter().map(|r| (kinds[r.0 as usize].clone(), r.2)).collect::<Vec<_>>()
     };

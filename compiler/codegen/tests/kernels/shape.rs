@@ -8,7 +8,9 @@ fn inner_loops(asm: &str) -> Vec<Vec<&str>> {
     let lines: Vec<&str> = asm.lines().map(str::trim).collect();
     let mut loops = vec![];
     for (start, line) in lines.iter().enumerate() {
-        let Some(label) = line.split(':').next().filter(|l| l.starts_with(".LBB") && line.contains(':')) else { continue };
+        let Some(label) = line.split(':').next().filter(|l| l.starts_with(".LBB") && line.contains(':')) else {
+            continue;
+        };
         let mut body = vec![];
         for line in &lines[start + 1..] {
             if line.starts_with(".LBB") {
@@ -53,20 +55,30 @@ fn check(name: &str, text: &str, least: usize) {
         let asm = String::from_utf8(request(text, target, Emit::Asm, false).0).unwrap();
         let loops = steady(&asm);
         // Each pass over the row is there without checks.
-        let clean: Vec<_> = loops.iter().filter(|l| l.iter().all(|i| !i.contains("mask") && !i.starts_with("set"))).collect();
+        let clean: Vec<_> =
+            loops.iter().filter(|l| l.iter().all(|i| !i.contains("mask") && !i.starts_with("set"))).collect();
         assert!(clean.len() >= least, "{name}, {target}: {} steady loops\n{asm}", clean.len());
         for body in clean {
             for instruction in body {
                 let mnemonic = instruction.split_whitespace().next().unwrap();
                 let scalar = mnemonic.starts_with('v') && (mnemonic.ends_with("ss") || mnemonic.ends_with("sd"));
                 // A broadcast from memory is a vector instruction.
-                assert!(!scalar || mnemonic.contains("broadcast"), "{name}, {target}: scalar `{instruction}` in\n{}", body.join("\n"));
+                assert!(
+                    !scalar || mnemonic.contains("broadcast"),
+                    "{name}, {target}: scalar `{instruction}` in\n{}",
+                    body.join("\n")
+                );
                 // A constant read from the stack costs nothing; a store is a spill.
-                let spill = instruction.starts_with('v') && (instruction.ends_with("(%rsp)") || instruction.ends_with("(%rbp)"));
+                let spill = instruction.starts_with('v')
+                    && (instruction.ends_with("(%rsp)") || instruction.ends_with("(%rbp)"));
                 assert!(!spill, "{name}, {target}: spill `{instruction}` in\n{}", body.join("\n"));
                 assert!(!mnemonic.starts_with("call"), "{name}, {target}: `{instruction}`");
             }
-            assert!(body.iter().any(|i| i.contains(register)), "{name}, {target}: narrow vectors in\n{}", body.join("\n"));
+            assert!(
+                body.iter().any(|i| i.contains(register)),
+                "{name}, {target}: narrow vectors in\n{}",
+                body.join("\n")
+            );
         }
     }
 }

@@ -18,7 +18,8 @@ mod vector;
 use melior::{
     Context,
     ir::{
-        Attribute, Block, BlockLike, Identifier, Location, Module, Region, RegionLike, Type, TypeLike, Value, ValueLike,
+        Attribute, Block, BlockLike, Identifier, Location, Module, Region, RegionLike, Type, TypeLike, Value,
+        ValueLike,
         attribute::{DenseElementsAttribute, FloatAttribute, IntegerAttribute, StringAttribute, TypeAttribute},
         operation::OperationBuilder,
         r#type::{FunctionType, IntegerType},
@@ -281,10 +282,7 @@ impl<'c> Build<'c> {
             StringAttribute::new(self.context, name),
             TypeAttribute::new(FunctionType::new(self.context, args, results).into()),
             Region::new(),
-            &[(
-                Identifier::new(self.context, "sym_visibility"),
-                StringAttribute::new(self.context, "private").into(),
-            )],
+            &[(Identifier::new(self.context, "sym_visibility"), StringAttribute::new(self.context, "private").into())],
             self.loc.get(),
         ));
     }
@@ -314,7 +312,11 @@ impl<'c> Build<'c> {
                     _ => half::f16::from_bits(bits as u16).to_f64(),
                 };
                 if value.is_nan() {
-                    let raw = self.constant_attr(self.int(width), IntegerAttribute::new(self.int(width), signed).into(), lanes);
+                    let raw = self.constant_attr(
+                        self.int(width),
+                        IntegerAttribute::new(self.int(width), signed).into(),
+                        lanes,
+                    );
                     return self.op("arith.bitcast", &[raw], self.vec(elem, lanes), &[]);
                 }
                 return self.constant_attr(elem, FloatAttribute::new(self.context, elem, value).into(), lanes);

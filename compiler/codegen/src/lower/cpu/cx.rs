@@ -10,7 +10,10 @@ use super::{
     plan::{Mode, Plan, reshape_is_unit},
 };
 use std::collections::{HashMap, HashSet};
-use tegula_ir::{Attr, Elem, Kernel, Op, OpKind, QTileType, TileType, Type, Value, protocol::{Site, SiteKind}};
+use tegula_ir::{
+    Attr, Elem, Kernel, Op, OpKind, QTileType, TileType, Type, Value,
+    protocol::{Site, SiteKind},
+};
 
 /// Greatest tile, in bytes, of which the next is asked for ahead: it must fit into the L2 cache with everything else.
 const LOOK_AHEAD_LIMIT: usize = 128 << 10;
@@ -61,7 +64,12 @@ pub enum Home<'c> {
     View(ViewVal<'c>),
     Packed(PackedVal<'c>),
     /// A rectangle at (k, n), i64, of a packed matrix.
-    QTile { packed: PackedVal<'c>, k: V<'c>, n: V<'c>, ty: QTileType },
+    QTile {
+        packed: PackedVal<'c>,
+        k: V<'c>,
+        n: V<'c>,
+        ty: QTileType,
+    },
 }
 
 /// The state.
@@ -102,7 +110,15 @@ pub struct Cx<'a, 'c> {
 
 impl<'a, 'c> Cx<'a, 'c> {
     /// The state at the start of the entry function. `scratch` and the rest are its arguments.
-    pub fn new(b: &'a Build<'c>, k: &'a Kernel, plan: &'a Plan, target: Target, checked: bool, scratch: V<'c>, ctx: V<'c>) -> Self {
+    pub fn new(
+        b: &'a Build<'c>,
+        k: &'a Kernel,
+        plan: &'a Plan,
+        target: Target,
+        checked: bool,
+        scratch: V<'c>,
+        ctx: V<'c>,
+    ) -> Self {
         let n = k.types.len();
         let zero = b.c64(0);
         Cx {
@@ -267,8 +283,9 @@ impl<'a, 'c> Cx<'a, 'c> {
         if stride == 1 {
             return machine::load(b, p, elem, at.lanes());
         }
-        let lanes: Vec<V> =
-            (0..at.lanes()).map(|i| machine::load(b, b.offset_c(p, (i * stride * elem.bytes()) as i64), elem, 0)).collect();
+        let lanes: Vec<V> = (0..at.lanes())
+            .map(|i| machine::load(b, b.offset_c(p, (i * stride * elem.bytes()) as i64), elem, 0))
+            .collect();
         b.gather_lanes(&lanes)
     }
     /// Stores elements of a buffer.
@@ -367,7 +384,10 @@ impl<'a, 'c> Cx<'a, 'c> {
         let (from, to) = (self.tile(op.operands[0]), self.tile(op.results[0]));
         match op.kind {
             OpKind::Broadcast => {
-                let mut inner = At { coords: vec![], lane: at.lane.filter(|(axis, _)| from.shape.get(*axis).is_some_and(|n| *n != 1)) };
+                let mut inner = At {
+                    coords: vec![],
+                    lane: at.lane.filter(|(axis, _)| from.shape.get(*axis).is_some_and(|n| *n != 1)),
+                };
                 for (d, n) in from.shape.iter().enumerate() {
                     inner.coords.push(if *n == 1 { Coord::constant(0) } else { at.coords[d] });
                 }
@@ -467,7 +487,12 @@ impl<'a, 'c> Cx<'a, 'c> {
     }
 
     /// A loop over 0, step, 2·step, … below n; no loop for one turn.
-    pub fn counted(&mut self, n: usize, step: usize, f: impl FnOnce(&mut Self, Coord<'c>) -> Result<(), Error>) -> Result<(), Error> {
+    pub fn counted(
+        &mut self,
+        n: usize,
+        step: usize,
+        f: impl FnOnce(&mut Self, Coord<'c>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         if n == 0 {
             return Ok(());
         }
@@ -530,7 +555,6 @@ impl<'a, 'c> Cx<'a, 'c> {
             })
         };
         let values = b.if_(condition, results, || branch(true), || branch(false));
-        drop(cell);
         self.ahead.clear();
         failed.map_or(Ok(values), Err)
     }

@@ -118,7 +118,13 @@ impl<'a, 'c> Cx<'a, 'c> {
             let index = if index_type.is_signed() { b.sext(raw, b.i64()) } else { b.zext(raw, b.i64()) };
             let ok = b.cmp(Cmp::Ult, index, b.int_like(index, source.ty.shape[axis] as i64));
             if cx.checked {
-                cx.report_lanes(op, SiteKind::Index, &format!("index outside a tile along axis {axis}"), b.not(ok), index);
+                cx.report_lanes(
+                    op,
+                    SiteKind::Index,
+                    &format!("index outside a tile along axis {axis}"),
+                    b.not(ok),
+                    index,
+                );
             }
             // The other coordinates, as an offset of each lane.
             let mut offset = b.mul_c(index, stride as i64);
@@ -233,7 +239,13 @@ fn read_modify_write<'c>(cx: &mut Cx<'_, 'c>, op: &Op, p: V<'c>, x: V<'c>, e: El
     // Floats: compute, and try to exchange until nobody came between.
     let first = b.load(p, bits, 0, e.bytes());
     let order = order_of(op);
-    let failure = if order == 5 { 2 } else if order == 6 { 4 } else { order };
+    let failure = if order == 5 {
+        2
+    } else if order == 6 {
+        4
+    } else {
+        order
+    };
     let again = b.cbool(true);
     let last = b.while_(
         &[first, again],
@@ -246,4 +258,3 @@ fn read_modify_write<'c>(cx: &mut Cx<'_, 'c>, op: &Op, p: V<'c>, x: V<'c>, e: El
     );
     cooked(last[0])
 }
-

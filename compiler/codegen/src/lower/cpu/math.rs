@@ -67,7 +67,7 @@ fn libm<'c>(cx: &mut Cx<'_, 'c>, name: &'static str, x: &[V<'c>]) -> V<'c> {
 }
 
 /// Horner's rule with fma; the leading coefficient first.
-fn poly<'c>(b: &Build<'c>, x: V<'c>, coefficients: &[f32]) -> V<'c> {
-    let c = |v: &f32| b.float_like(x, f64::from(*v));
+fn poly<'c>(b: &Build<'c>, x: V<'c>, coefficients: &[f64]) -> V<'c> {
+    let c = |v: &f64| b.float_like(x, *v);
     coefficients.iter().skip(1).fold(c(&coefficients[0]), |p, v| b.fma(p, x, c(v)))
 }

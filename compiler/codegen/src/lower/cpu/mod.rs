@@ -93,7 +93,12 @@ pub struct Lowered<'c> {
 ///
 /// # Errors
 /// What this target cannot do, with the user's line.
-pub fn lower<'c>(context: &'c melior::Context, kernel: &Kernel, target: &CpuTarget, checked: bool) -> Result<Lowered<'c>, Error> {
+pub fn lower<'c>(
+    context: &'c melior::Context,
+    kernel: &Kernel,
+    target: &CpuTarget,
+    checked: bool,
+) -> Result<Lowered<'c>, Error> {
     let b = Build::new(context);
     let plan = plan::plan(kernel);
     let mut meta = Meta::default();
@@ -102,7 +107,11 @@ pub fn lower<'c>(context: &'c melior::Context, kernel: &Kernel, target: &CpuTarg
     b.function(abi::ENTRY, &[ptr, ptr, i64, i64, ptr], &[], false, |args| {
         let mut cx = Cx::new(&b, kernel, &plan, Target::of(target), checked, args[4], args[1]);
         result = entry(&mut cx, args);
-        meta = Meta { scratch_bytes: cx.arena.size() as u64, sites: std::mem::take(&mut cx.sites), remarks: std::mem::take(&mut cx.remarks) };
+        meta = Meta {
+            scratch_bytes: cx.arena.size() as u64,
+            sites: std::mem::take(&mut cx.sites),
+            remarks: std::mem::take(&mut cx.remarks),
+        };
         vec![]
     });
     result.map(|()| Lowered { module: b.finish(), meta })
@@ -128,14 +137,28 @@ fn entry<'c>(cx: &mut Cx<'_, 'c>, args: &[V<'c>]) -> Result<(), Error> {
                 {
                     *last = b.c64(1);
                 }
-                Home::View(ViewVal { elem: t.elem, base, extents, strides, unit: t.facts.unit || t.rank == 0, name: name.clone() })
+                Home::View(ViewVal {
+                    elem: t.elem,
+                    base,
+                    extents,
+                    strides,
+                    unit: t.facts.unit || t.rank == 0,
+                    name: name.clone(),
+                })
             }
             Type::Packed(t) => {
                 let (base, k, n) = (b.int_to_ptr(next()), next(), next());
                 Home::Packed(PackedVal { base, k, n, layout: t.layout.clone(), quant: t.quant, name: name.clone() })
             }
             Type::Tile(t) if t.len() == 1 => Home::Scalar(scalar_argument(b, next(), t.elem)),
-            t => return Err(Error { message: format!("parameter `{name}` has type `{t}`: only scalars, views and packed matrices can be passed"), loc: None }),
+            t => {
+                return Err(Error {
+                    message: format!(
+                        "parameter `{name}` has type `{t}`: only scalars, views and packed matrices can be passed"
+                    ),
+                    loc: None,
+                });
+            }
         };
         cx.set_home(*v, home);
     }
@@ -208,7 +231,9 @@ impl<'a, 'c> Cx<'a, 'c> {
         match self.mode(v) {
             Mode::Virtual => self.set_virtual(op),
             Mode::Alias => {
-                let Some(mut buf) = self.buf(op.operands[0]) else { return self.error(op, "its operand is not in memory (a defect of the planner)") };
+                let Some(mut buf) = self.buf(op.operands[0]) else {
+                    return self.error(op, "its operand is not in memory (a defect of the planner)");
+                };
                 buf.ty = self.tile(v).clone();
                 self.set_home(v, Home::Buffer(buf));
             }

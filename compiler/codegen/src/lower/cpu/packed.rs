@@ -101,12 +101,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             ok = b.and(ok, m);
         }
         let one = |ok: V<'c>, k: V<'c>, n: V<'c>| {
-            b.if_(
-                ok,
-                &[b.f32()],
-                || vec![place.value(b, k, n)],
-                || vec![b.cf32(0.0, 0)],
-            )[0]
+            b.if_(ok, &[b.f32()], || vec![place.value(b, k, n)], || vec![b.cf32(0.0, 0)])[0]
         };
         if lanes == 0 {
             return one(ok, k, n);
@@ -200,7 +195,14 @@ impl<'a, 'c> Cx<'a, 'c> {
         b.and(b.cmp(Cmp::Ult, k, packed.k), b.cmp(Cmp::Ult, n, packed.n))
     }
 
-    fn dequant_slowly(&mut self, op: &'a Op, packed: &PackedVal<'c>, k: V<'c>, n: V<'c>, ty: &QTileType) -> Result<(), Error> {
+    fn dequant_slowly(
+        &mut self,
+        op: &'a Op,
+        packed: &PackedVal<'c>,
+        k: V<'c>,
+        n: V<'c>,
+        ty: &QTileType,
+    ) -> Result<(), Error> {
         let b = self.b;
         let place = self.place_of(op, packed)?;
         self.remark_slow(op, packed, ty);
@@ -236,7 +238,10 @@ impl<'a, 'c> Cx<'a, 'c> {
                 let column = b.add(n, at.coords[1].value(b));
                 let first = cx.read(&out, at);
                 let acc = b.for_(b.c64(0), b.c64(groups), b.c64(1), &[first], |g, acc| {
-                    let row = |c: V<'c>| At { coords: vec![at.coords[0], Coord { var: Some((c, b.top())), plus: 0 }], lane: None };
+                    let row = |c: V<'c>| At {
+                        coords: vec![at.coords[0], Coord { var: Some((c, b.top())), plus: 0 }],
+                        lane: None,
+                    };
                     let (sx, sum) = (cx.eval(scales, &row(g)), cx.eval(sums, &row(g)));
                     let start = b.mul_c(g, GROUP as i64);
                     let there = cx.exists(packed, b.add(k, start), column);

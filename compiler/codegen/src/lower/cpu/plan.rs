@@ -116,7 +116,9 @@ impl<'k> Planner<'k> {
                 let owner = self.owner_of(op.operands[0]);
                 self.owner.insert(op.results[0], owner);
             }
-            let below = |p: &Self| op.operands.iter().map(|v| if p.len(*v) == 1 { 0 } else { p.cost[v.0 as usize] }).sum::<u32>();
+            let below = |p: &Self| {
+                op.operands.iter().map(|v| if p.len(*v) == 1 { 0 } else { p.cost[v.0 as usize] }).sum::<u32>()
+            };
             let cost = match op.kind {
                 OpKind::Const | OpKind::Iota => 0,
                 k if k.info().family == tegula_ir::Family::Shape => below(self),
@@ -232,9 +234,10 @@ impl<'k> Planner<'k> {
         if op.kind == OpKind::Dequant {
             return if self.multiplied_packed(r, op, roots) { Mode::Virtual } else { Mode::Buffer };
         }
-        let can = matches!(op.kind, OpKind::Const | OpKind::Iota | OpKind::Load | OpKind::Gather | OpKind::PackedGather)
-            || op.kind.is_elementwise()
-            || matches!(op.kind, OpKind::Broadcast | OpKind::Permute | OpKind::Slice | OpKind::Reshape);
+        let can =
+            matches!(op.kind, OpKind::Const | OpKind::Iota | OpKind::Load | OpKind::Gather | OpKind::PackedGather)
+                || op.kind.is_elementwise()
+                || matches!(op.kind, OpKind::Broadcast | OpKind::Permute | OpKind::Slice | OpKind::Reshape);
         if !can || needs_memory || (deep && cost > 0) || (roots.len() > 1 && cost >= WORTH_STORING) {
             return Mode::Buffer;
         }
@@ -255,7 +258,9 @@ impl<'k> Planner<'k> {
     fn multiplied_packed(&self, r: &'k Region, op: &Op, roots: &BTreeSet<usize>) -> bool {
         let Type::QTile(ty) = self.k.ty(op.operands[0]) else { return false };
         let v = op.results[0];
-        let reads = |user: &Op| user.kind == OpKind::Dot && user.operands[1] == v && user.operands[0] != v && user.operands[2] != v;
+        let reads = |user: &Op| {
+            user.kind == OpKind::Dot && user.operands[1] == v && user.operands[0] != v && user.operands[2] != v
+        };
         let f32_rows = |user: &Op| self.k.ty(user.operands[0]).as_tile().is_some_and(|t| t.elem == Elem::F32);
         ty.quant.is_float()
             && ty.n.is_multiple_of(layout::panel::COLUMNS)

@@ -74,8 +74,20 @@ impl<'a, 'c> Combine<'a, 'c> {
             Max | Min | Argmax | Argmin if e.is_float() => float(f64::NAN),
             MaxNan => float(f64::NEG_INFINITY),
             MinNan => float(f64::INFINITY),
-            Max | Argmax => if e.is_signed() { top } else { 0 },
-            Min | Argmin => if e.is_signed() { top - 1 } else { all },
+            Max | Argmax => {
+                if e.is_signed() {
+                    top
+                } else {
+                    0
+                }
+            }
+            Min | Argmin => {
+                if e.is_signed() {
+                    top - 1
+                } else {
+                    all
+                }
+            }
         };
         let mut state = vec![b.constant_bits(carrier(b, e), bits, lanes)];
         if self.is_arg() {
@@ -90,11 +102,8 @@ impl<'a, 'c> Combine<'a, 'c> {
         if !self.is_arg() {
             return vec![v];
         }
-        let i = if self.acc.is_float() {
-            b.select(b.cmpf(FCmp::Uno, v, v), b.int_like(index, -1), index)
-        } else {
-            index
-        };
+        let i =
+            if self.acc.is_float() { b.select(b.cmpf(FCmp::Uno, v, v), b.int_like(index, -1), index) } else { index };
         vec![v, i]
     }
     /// The state of the elements of `x`, then those of `y`.
@@ -233,7 +242,7 @@ impl<'a, 'c> Cx<'a, 'c> {
     fn fold_chunks(&mut self, combine: &Combine<'_, 'c>, source: Value, axis: usize, at: &At<'c>) -> Vec<V<'c>> {
         let (b, n) = (self.b, self.tile(source).shape[axis]);
         let chunks = n / LANES;
-        let ways = if chunks >= 4 { 4 } else { chunks.max(1).min(2) };
+        let ways = if chunks >= 4 { 4 } else { chunks.clamp(1, 2) };
         let mut chunk = |cx: &mut Self, c: Coord<'c>, lanes: usize| {
             let mut at = at.with(axis, c);
             at.lane = (lanes > 1).then_some((axis, lanes));
@@ -246,7 +255,10 @@ impl<'a, 'c> Cx<'a, 'c> {
         let mut acc: Vec<V> = (0..ways).flat_map(|_| combine.identity(LANES)).collect();
         let rounds = chunks / ways;
         let step = ways * LANES;
-        let round = |cx: &mut Self, c: Coord<'c>, acc: &[V<'c>], chunk: &mut dyn FnMut(&mut Self, Coord<'c>, usize) -> Vec<V<'c>>| {
+        let round = |cx: &mut Self,
+                     c: Coord<'c>,
+                     acc: &[V<'c>],
+                     chunk: &mut dyn FnMut(&mut Self, Coord<'c>, usize) -> Vec<V<'c>>| {
             let mut next = vec![];
             for w in 0..ways {
                 let x = chunk(cx, Coord { plus: c.plus + (w * LANES) as i64, ..c }, LANES);
@@ -316,7 +328,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         };
         if shape.iter().all(|n| *n == 1) {
             let types: Vec<Type> = op.results.iter().map(|v| carrier(b, self.elem(*v))).collect();
-            let values = self.versioned(&op.operands, None, &types, &mut |cx| Ok(fold(cx, &At::origin(shape.len()))))?;
+            let values =
+                self.versioned(&op.operands, None, &types, &mut |cx| Ok(fold(cx, &At::origin(shape.len()))))?;
             for (v, x) in op.results.iter().zip(values) {
                 self.set_home(*v, Home::Scalar(x));
             }
@@ -373,7 +386,11 @@ impl<'a, 'c> Cx<'a, 'c> {
         let ty = self.tile(op.operands[0]).clone();
         let n = ty.shape[axis];
         let reverse = op.attrs.has(Key::Reverse);
-        let bufs: Vec<Buf> = op.results.iter().map(|v| if self.tile(*v).len() == 1 { self.buffer(self.tile(*v)) } else { self.result_buffer(*v) }).collect();
+        let bufs: Vec<Buf> = op
+            .results
+            .iter()
+            .map(|v| if self.tile(*v).len() == 1 { self.buffer(self.tile(*v)) } else { self.result_buffer(*v) })
+            .collect();
         let mut outer = ty.shape.clone();
         outer[axis] = 1;
         let combine = (op.kind == tegula_ir::OpKind::Scan)
@@ -441,4 +458,3 @@ fn spread<'c>(b: &Build<'c>, x: V<'c>, fill: V<'c>, lanes: usize) -> V<'c> {
         }
     }
 }
-

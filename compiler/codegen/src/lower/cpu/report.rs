@@ -1,12 +1,6 @@
 //! What a kernel tells its host at run time: failed assertions, indices outside in checked kernels, prints.
 
-use super::{
-    Error,
-    at::At,
-    build::V,
-    cx::Cx,
-    machine::to_memory,
-};
+use super::{Error, at::At, build::V, cx::Cx, machine::to_memory};
 use tegula_ir::{Key, Op, abi::Ctx, protocol::SiteKind};
 
 impl<'a, 'c> Cx<'a, 'c> {

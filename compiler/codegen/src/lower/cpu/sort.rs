@@ -44,7 +44,11 @@ impl<'a, 'c> Cx<'a, 'c> {
         let results: Vec<_> = op.results.iter().map(|v| self.buffer(self.tile(*v))).collect();
         let row = TileType::new(ty.elem, [n]);
         let index_row = TileType::new(Elem::I32, [n]);
-        let scratch: Vec<_> = [&row, &row].into_iter().chain([&index_row; 2].into_iter().filter(|_| with_indices)).map(|t| self.buffer(t)).collect();
+        let scratch: Vec<_> = [&row, &row]
+            .into_iter()
+            .chain([&index_row; 2].into_iter().filter(|_| with_indices))
+            .map(|t| self.buffer(t))
+            .collect();
         let rows = Rows {
             values: [scratch[0].ptr, scratch[1].ptr],
             indices: with_indices.then(|| [scratch[2].ptr, scratch[3].ptr]),

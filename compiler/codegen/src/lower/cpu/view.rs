@@ -59,7 +59,11 @@ impl<'a, 'c> Cx<'a, 'c> {
     fn indices_at(&mut self, op: &Op, rank: usize, at: &At<'c>) -> Vec<V<'c>> {
         let b = self.b;
         let position = self.position_of(op, rank);
-        position.iter().zip(&at.coords).map(|(p, c)| if c.var.is_none() && c.plus == 0 { *p } else { b.add(*p, c.value(b)) }).collect()
+        position
+            .iter()
+            .zip(&at.coords)
+            .map(|(p, c)| if c.var.is_none() && c.plus == 0 { *p } else { b.add(*p, c.value(b)) })
+            .collect()
     }
 
     /// Elements of a view load at a place.
@@ -110,7 +114,15 @@ impl<'a, 'c> Cx<'a, 'c> {
     }
 
     /// Lanes one by one through a little stack memory.
-    fn load_lanes(&self, view: &ViewVal<'c>, p: V<'c>, axis: usize, range: (V<'c>, V<'c>, V<'c>), pad: V<'c>, lanes: usize) -> V<'c> {
+    fn load_lanes(
+        &self,
+        view: &ViewVal<'c>,
+        p: V<'c>,
+        axis: usize,
+        range: (V<'c>, V<'c>, V<'c>),
+        pad: V<'c>,
+        lanes: usize,
+    ) -> V<'c> {
         let (b, e) = (self.b, view.elem);
         let slot = b.stack(64.max(lanes * e.bytes()), 64);
         machine::store(b, b.splat(pad, lanes), slot, e);
@@ -205,7 +217,9 @@ impl<'c> ViewVal<'c> {
     pub fn contains(&self, b: &Build<'c>, index: &[V<'c>], except: Option<usize>) -> V<'c> {
         // A negative index is a huge unsigned one.
         let axes = (0..index.len()).filter(|d| Some(*d) != except);
-        axes.map(|d| b.cmp(Cmp::Ult, index[d], self.extents[d])).reduce(|x, y| b.and(x, y)).unwrap_or_else(|| b.cbool(true))
+        axes.map(|d| b.cmp(Cmp::Ult, index[d], self.extents[d]))
+            .reduce(|x, y| b.and(x, y))
+            .unwrap_or_else(|| b.cbool(true))
     }
 }
 

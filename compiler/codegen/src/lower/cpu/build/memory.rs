@@ -115,7 +115,14 @@ impl<'c> Build<'c> {
         self.op("llvm.atomicrmw", &[p, v], self.elem(v), &attributes)
     }
     /// Compare and swap of a scalar integer; gives the old value and whether it was swapped.
-    pub fn atomic_cas(&self, p: V<'c>, expected: V<'c>, new: V<'c>, orders: (i64, i64), align: usize) -> (V<'c>, V<'c>) {
+    pub fn atomic_cas(
+        &self,
+        p: V<'c>,
+        expected: V<'c>,
+        new: V<'c>,
+        orders: (i64, i64),
+        align: usize,
+    ) -> (V<'c>, V<'c>) {
         let attributes = [
             ("success_ordering", self.int_attr(64, orders.0)),
             ("failure_ordering", self.int_attr(64, orders.1)),
