@@ -14,7 +14,7 @@
 //! | [`dim`], [`shape`] | extents and shapes as types |
 //! | [`tile`] | tiles, scalars and their operations |
 //! | [`view`], [`position`] | reading and writing tensors |
-//! | [`packed`], [`dot`] | quantised weights, matrix products |
+//! | [`packed`], [`dot`](mod@dot) | quantised weights, matrix products |
 //! | [`program`], [`random`] | program ids, facts, asserts; random numbers |
 //! | [`flow`] | control flow, by which `#[kernel]` bodies build IR |
 //! | [`launch`] | arguments, launches, executors |

@@ -32,11 +32,7 @@ pub fn num_programs(axis: usize) -> Scalar<i32> {
 
 /// a / b rounded up, for positive b and a ≥ 0.
 #[track_caller]
-pub fn cdiv<T: Int, S: Shape, R: Operand<T>>(a: Tile<T, S>, b: R) -> Tile<T, Fit<S, R::Shape>>
-where
-    S: FitsWith<R::Shape>,
-    Fit<S, R::Shape>: FitsWith<Fit<S, R::Shape>>,
-{
+pub fn cdiv<T: Int, S: Shape + FitsWith<R::Shape>, R: Operand<T>>(a: Tile<T, S>, b: R) -> Tile<T, Fit<S, R::Shape>> {
     // Not (a + b − 1) / b, which wraps for a near the largest number.
     let b = b.to_handle();
     let quotient: Tile<T, Fit<S, R::Shape>> = crate::tile::binary(OpKind::Div, a.handle(), b);

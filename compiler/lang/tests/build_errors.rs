@@ -1,4 +1,5 @@
 //! Mistakes that rustc cannot see: found when the kernel is built, at the user's line, in the user's words.
+#![allow(clippy::assign_op_pattern)]
 extern crate tegula_lang as tegula;
 use tegula::prelude::*;
 use tegula_ir::{Kernel, Quant, layout::Layout};

@@ -1,5 +1,12 @@
 //! The rewrite of control flow: the same text as plain Rust over `i32`, and as run-time code over `Scalar<i32>` on the
 //! oracle, must give the same numbers.
+#![allow(
+    clippy::assign_op_pattern,
+    clippy::never_loop,
+    clippy::nonminimal_bool,
+    clippy::possible_missing_else,
+    clippy::unnecessary_operation
+)]
 extern crate tegula_lang as tegula;
 mod support;
 use support::*;

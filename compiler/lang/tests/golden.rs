@@ -1,4 +1,5 @@
 //! The IR of some kernels as text. `UPDATE_EXPECT=1` writes it anew; read what changed.
+#![allow(clippy::assign_op_pattern)]
 extern crate tegula_lang as tegula;
 use expect_test::expect_file;
 use tegula::prelude::*;

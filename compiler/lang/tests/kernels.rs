@@ -1,4 +1,5 @@
 //! Whole kernels, run on the oracle beside plain Rust.
+#![allow(clippy::assign_op_pattern)]
 extern crate tegula_lang as tegula;
 mod support;
 use support::*;

@@ -1,4 +1,5 @@
 //! Every op points at the user's line.
+#![allow(clippy::assign_op_pattern)]
 extern crate tegula_lang as tegula;
 use tegula::prelude::*;
 use tegula_ir::OpKind;

@@ -1,4 +1,5 @@
 //! Every operation of the language: run on the oracle, beside plain Rust.
+#![allow(clippy::erasing_op)]
 extern crate tegula_lang as tegula;
 mod support;
 use support::*;

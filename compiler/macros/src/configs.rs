@@ -48,7 +48,7 @@ impl Parse for Config {
             // Up to the next comma outside brackets of any kind: a type, a number or an expression.
             let mut value = TokenStream::new();
             let mut angles = 0usize;
-            while !body.is_empty() && !(angles == 0 && body.peek(Token![,])) {
+            while !body.is_empty() && (angles > 0 || !body.peek(Token![,])) {
                 let t: proc_macro2::TokenTree = body.parse()?;
                 match &t {
                     proc_macro2::TokenTree::Punct(p) if p.as_char() == '<' => angles += 1,

@@ -87,6 +87,5 @@ fn allow() -> Attribute {
         clippy::needless_return,
         clippy::redundant_pattern_matching,
         clippy::redundant_closure_call,
-        clippy::nonminimal_bool
     )])
 }

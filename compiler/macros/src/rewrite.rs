@@ -464,7 +464,7 @@ impl VisitMut for Rewrite {
                 return;
             }
             Expr::Await(a) => {
-                *e = self.refuse(&a.await_token, "`.await` is not supported in a kernel");
+                *e = self.refuse(a.await_token, "`.await` is not supported in a kernel");
                 return;
             }
             Expr::Async(a) => {

@@ -89,7 +89,7 @@ impl ViewArg<'_> {
     pub fn view_facts(&self) -> ViewFacts {
         let rank = self.rank as usize;
         let bytes = self.elem.bytes() as i64;
-        let (mut align16, mut small) = (self.ptr as usize % 16 == 0, true);
+        let (mut align16, mut small) = ((self.ptr as usize).is_multiple_of(16), true);
         let mut span = bytes;
         for i in 0..rank {
             let stride = self.strides[i].saturating_mul(bytes);

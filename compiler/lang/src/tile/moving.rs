@@ -227,13 +227,12 @@ impl<T: Elem> Tile<T, (C<1>,)> {
 
 /// `a` where `cond` is true, else `b`, elementwise; shapes are repeated to fit.
 #[track_caller]
-pub fn select<T: Elem, S: Shape, A: Operand<T>, B: Operand<T>>(
+pub fn select<T: Elem, S: Shape + FitsWith<A::Shape>, A: Operand<T>, B: Operand<T>>(
     cond: Tile<bool, S>,
     a: A,
     b: B,
 ) -> Tile<T, Fit<Fit<S, A::Shape>, B::Shape>>
 where
-    S: FitsWith<A::Shape>,
     Fit<S, A::Shape>: FitsWith<B::Shape>,
 {
     let (a, b) = (a.to_handle(), b.to_handle());
