@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`basic`] | vector add, softmax, matrix product |
 //! | [`embed`] | rows of an embedding table, quantised or not |
 //! | [`norm`] | RMS norm |
 //! | [`quantise`] | activations to 8-bit groups |
@@ -11,15 +12,18 @@
 //! | [`activation`] | SwiGLU |
 //! | [`sample`] | argmax, and sampling with temperature, top-k, top-p, min-p |
 //! | [`pack`] | GGUF weights into a target's layout |
+//! | [`registry`] | all of them by name |
 //!
 //! Shapes in the docs are written `[rows, columns]`; a *token* is a row of a ragged batch.
 
 pub mod activation;
 pub mod attention;
+pub mod basic;
 pub mod embed;
 pub mod linear;
 pub mod norm;
 pub mod pack;
 pub mod quantise;
+pub mod registry;
 pub mod rope;
 pub mod sample;
