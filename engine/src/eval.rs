@@ -15,7 +15,10 @@ pub fn perplexity(
 ) -> Result<Vec<f64>, Error> {
     if tokens.len() < windows * window {
         let most = tokens.len() / window;
-        return Err(Error::Usage(format!("the text has {} tokens: enough for {most} windows of {window}, not {windows}", tokens.len())));
+        return Err(Error::Usage(format!(
+            "the text has {} tokens: enough for {most} windows of {window}, not {windows}",
+            tokens.len()
+        )));
     }
     let mut kv = KvCache::new(decoder.device(), decoder.config(), window)?;
     let mut blocks = BlockTable::default();
@@ -29,7 +32,12 @@ pub fn perplexity(
         }
         let half = window / 2;
         let mut total = 0.0;
-        let chunk = |from: usize, to: usize, logits| Chunk { tokens: &tokens[from..to], position: from, blocks: &blocks.0, logits };
+        let chunk = |from: usize, to: usize, logits| Chunk {
+            tokens: &tokens[from..to],
+            position: from,
+            blocks: &blocks.0,
+            logits,
+        };
         decoder.forward(&mut kv, &Batch::new(&[chunk(0, half, Logits::None)], BLOCK))?;
         decoder.forward(&mut kv, &Batch::new(&[chunk(half, window - 1, Logits::All)], BLOCK))?;
         let logits = decoder.logits()?;

@@ -6,11 +6,11 @@
 pub mod chat;
 pub mod cli;
 mod error;
+pub mod eval;
 pub mod gguf;
+pub mod model;
 pub mod progress;
 pub mod pull;
-pub mod eval;
-pub mod model;
 pub mod sampling;
 pub mod session;
 pub mod tokenizer;

@@ -1,6 +1,7 @@
 //! Progress of work a user waits for, on standard error: a bar on a terminal; elsewhere one line where it begins.
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -16,6 +17,16 @@ pub fn bytes(total: u64, message: impl Into<String>) -> ProgressBar {
 /// A bar that counts up to `total` steps.
 pub fn steps(total: u64, message: impl Into<String>) -> ProgressBar {
     bar(total, message.into(), "{msg} [{wide_bar}] {pos}/{len} ({eta})")
+}
+
+/// A sign of life for work of unknown length; only on a terminal.
+pub fn spinner(message: impl Into<String>) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner().with_message(message.into());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
 }
 
 fn bar(total: u64, message: String, template: &str) -> ProgressBar {

@@ -69,7 +69,8 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
         return writeln!(out, "{}", serde_json::Value::Object(entries)).map_err(Error::output);
     }
     let mut cells = vec![["test", "min", "median", "max tokens/s"].map(str::to_owned).to_vec()];
-    cells.extend(rows.into_iter().map(|(name, v)| [vec![name], v.iter().map(|x| format!("{x:.1}")).collect()].concat()));
+    cells
+        .extend(rows.into_iter().map(|(name, v)| [vec![name], v.iter().map(|x| format!("{x:.1}")).collect()].concat()));
     table::write(out, &[Align::Left, Align::Right, Align::Right, Align::Right], &cells).map_err(Error::output)
 }
 

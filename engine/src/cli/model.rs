@@ -4,9 +4,16 @@ use crate::Error;
 use crate::chat::ChatTemplate;
 use crate::gguf::Gguf;
 use crate::model::{Activations, Decoder};
+use crate::progress;
 use crate::pull;
 use crate::tokenizer::Tokenizer;
-use tegula::{Device, device::CpuOptions};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+use tegula::Device;
+use tegula::compile::{OnProgress, Progress};
+use tegula::device::CpuOptions;
 
 /// Options of every subcommand that runs a model.
 #[derive(Debug, Clone, clap::Args)]
@@ -43,10 +50,36 @@ impl Load {
             true => Some(ChatTemplate::from_gguf(&file, &tokenizer)?),
             false => None,
         };
-        let mut options = CpuOptions::default();
+        let mut options = CpuOptions { on_progress: Some(compile_progress()), ..CpuOptions::default() };
         options.pool.threads = threads.unwrap_or(options.pool.threads);
         let device = Device::cpu_with(options);
         let decoder = Decoder::load(&file, &device, self.activations)?;
         Ok(Loaded { decoder, tokenizer, template })
     }
+}
+
+/// Says that kernels are being compiled: a model's first run takes seconds that later runs do not.
+fn compile_progress() -> OnProgress {
+    let bar = Mutex::new(None);
+    let running = AtomicUsize::new(0);
+    Arc::new(move |news: &Progress| {
+        // The bar is drawn while compilers run. A poisoned lock would only cost the bar.
+        let Ok(mut bar) = bar.lock() else { return };
+        match news {
+            Progress::Started { .. } => {
+                running.fetch_add(1, Ordering::Relaxed);
+                bar.get_or_insert_with(|| progress::spinner("compiling kernels"));
+            }
+            Progress::Finished { .. } => {
+                if let Some(bar) = &*bar {
+                    bar.inc(1);
+                }
+                if running.fetch_sub(1, Ordering::Relaxed) == 1
+                    && let Some(bar) = bar.take()
+                {
+                    bar.finish_and_clear();
+                }
+            }
+        }
+    })
 }

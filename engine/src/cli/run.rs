@@ -77,7 +77,9 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     }
     let mut messages: Vec<Message> = args.system.iter().map(|s| Message::system(s)).collect();
     let Loaded { decoder, tokenizer, template, .. } = &mut model;
-    let template = template.as_ref().ok_or_else(|| Error::Usage("this model has no chat template; use --raw to continue a text".into()))?;
+    let template = template
+        .as_ref()
+        .ok_or_else(|| Error::Usage("this model has no chat template; use --raw to continue a text".into()))?;
     let mut session = Session::new(decoder, context)?;
     // What the cache holds: a longer conversation begins with the same tokens, and only the rest is computed.
     let mut held: Vec<u32> = vec![];
@@ -91,7 +93,8 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
             session.clear();
             held.clear();
         }
-        let (said, speed) = answer(&mut session, tokenizer, &tokens[held.len()..], &params, args.max_tokens, context, out)?;
+        let (said, speed) =
+            answer(&mut session, tokenizer, &tokens[held.len()..], &params, args.max_tokens, context, out)?;
         held = tokens;
         held.extend(&said.tokens);
         // The last token was chosen and not computed.
@@ -144,7 +147,9 @@ fn answer(
 ) -> Result<(Said, Speed), Error> {
     if session.len() + prompt.len() >= context {
         let long = session.len() + prompt.len();
-        return Err(Error::Usage(format!("the conversation has {long} tokens; the context holds {context}: start anew, or raise --context")));
+        return Err(Error::Usage(format!(
+            "the conversation has {long} tokens; the context holds {context}: start anew, or raise --context"
+        )));
     }
     let start = Instant::now();
     session.feed(prompt, |_| {})?;

@@ -46,9 +46,13 @@ pub struct Batch {
 impl Batch {
     /// Flattens chunks. `block` is the number of tokens in a cache block. Every chunk must have a token and blocks enough.
     pub fn new(chunks: &[Chunk<'_>], block: usize) -> Batch {
-        let mut b = Batch { width: chunks.iter().map(|c| c.blocks.len()).max().unwrap_or(0).max(1), ..Batch::default() };
+        let mut b =
+            Batch { width: chunks.iter().map(|c| c.blocks.len()).max().unwrap_or(0).max(1), ..Batch::default() };
         for (sequence, c) in chunks.iter().enumerate() {
-            assert!(!c.tokens.is_empty() && c.blocks.len() * block >= c.position + c.tokens.len(), "a chunk without tokens or blocks");
+            assert!(
+                !c.tokens.is_empty() && c.blocks.len() * block >= c.position + c.tokens.len(),
+                "a chunk without tokens or blocks"
+            );
             let row = b.tokens.len() as i32;
             b.chunks.push([row, c.tokens.len() as i32, c.position as i32, sequence as i32]);
             for (i, &t) in c.tokens.iter().enumerate() {

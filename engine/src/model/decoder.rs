@@ -41,7 +41,6 @@ struct Work {
     input: Input,
     qkv: Tensor<f32>,
     q: Tensor<f32>,
-    attended: Tensor<f32>,
     gate_up: Tensor<f32>,
     /// Logits of the last step.
     logits: Tensor<f32>,
@@ -93,17 +92,27 @@ impl Decoder {
         for (layer, (keys, values)) in weights.layers.iter().zip(&mut kv.layers) {
             work.input.norm(&work.x, &layer.attention_norm, rows, c, stream)?;
             work.input.project(&layer.qkv, rows, &mut work.qkv, false, stream)?;
-            rope_and_cache::launch(&work.qkv, &rope.0, &rope.1, &positions, &slots, &mut work.q, &mut *keys, &mut *values)
-                .dims(c.head_dim / 2)
-                .cfg(Heads { q: c.heads, kv: c.kv_heads, pairs: c.rope_pairs })
-                .grid([rows, c.heads + 2 * c.kv_heads])
-                .run(stream)?;
-            attention::launch(&work.q, &*keys, &*values, &tables, &items, &mut work.attended, scale)
+            rope_and_cache::launch(
+                &work.qkv,
+                &rope.0,
+                &rope.1,
+                &positions,
+                &slots,
+                &mut work.q,
+                &mut *keys,
+                &mut *values,
+            )
+            .dims(c.head_dim / 2)
+            .cfg(Heads { q: c.heads, kv: c.kv_heads, pairs: c.rope_pairs })
+            .grid([rows, c.heads + 2 * c.kv_heads])
+            .run(stream)?;
+            let attended = work.input.write(rows, c.q_width())?;
+            attention::launch(&work.q, &*keys, &*values, &tables, &items, attended, scale)
                 .dims(attention_rows, c.group(), c.head_dim, BLOCK)
                 .cfg(ORDER)
                 .grid([c.kv_heads, items.shape()[0]])
                 .run(stream)?;
-            work.input.plain(&work.attended, rows, c.q_width(), stream)?;
+            work.input.written(rows, c.q_width(), stream)?;
             work.input.project(&layer.output, rows, &mut work.x, true, stream)?;
 
             work.input.norm(&work.x, &layer.ffn_norm, rows, c, stream)?;
@@ -127,9 +136,12 @@ impl Decoder {
             work.logits = device.zeros([rows, c.vocab])?;
         }
         let chosen = device.tensor([rows], &batch.logit_rows)?;
-        let mut normed = device.empty([rows, c.hidden])?;
-        rms_norm_rows::launch(&work.x, &weights.norm, &chosen, &mut normed, c.norm_eps).dims(c.hidden).grid(rows).run(stream)?;
-        work.input.plain(&normed, rows, c.hidden, stream)?;
+        let normed = work.input.write(rows, c.hidden)?;
+        rms_norm_rows::launch(&work.x, &weights.norm, &chosen, normed, c.norm_eps)
+            .dims(c.hidden)
+            .grid(rows)
+            .run(stream)?;
+        work.input.written(rows, c.hidden, stream)?;
         match &weights.head {
             Some(head) => work.input.project(head, rows, &mut work.logits, false, stream),
             None => work.input.product(&weights.embedding, rows, work.logits.view_mut()?, false, stream),
@@ -144,7 +156,11 @@ impl Decoder {
     /// One token for each row of logits of the last step, by its parameters and the position the token is for.
     pub fn sample(&self, rows: &[(&SamplingParams, u32)]) -> Result<Vec<u32>, Error> {
         if rows.len() != self.work.logit_rows {
-            return Err(Error::Usage(format!("parameters for {} rows of {} rows of logits", rows.len(), self.work.logit_rows)));
+            return Err(Error::Usage(format!(
+                "parameters for {} rows of {} rows of logits",
+                rows.len(),
+                self.work.logit_rows
+            )));
         }
         const VOCAB_TILE: usize = 2048;
         let (device, n) = (self.stream.device(), rows.len());
@@ -155,7 +171,10 @@ impl Decoder {
         let (params, top_k) = (device.tensor([n, 3], &params)?, device.tensor([n], &top_k)?);
         let (seeds, positions) = (device.tensor([n], &seeds)?, device.tensor([n], &positions)?);
         let mut tokens = device.zeros::<i32>([n])?;
-        sample::launch(&self.work.logits, &params, &top_k, &seeds, &positions, &mut tokens).dims(VOCAB_TILE).grid(n).run(&self.stream)?;
+        sample::launch(&self.work.logits, &params, &top_k, &seeds, &positions, &mut tokens)
+            .dims(VOCAB_TILE)
+            .grid(n)
+            .run(&self.stream)?;
         Ok(tokens.as_slice().iter().map(|&t| t as u32).collect())
     }
 }
@@ -168,7 +187,6 @@ impl Work {
             input: Input::new(device, activations, rows, c.hidden.max(c.ffn).max(c.q_width()))?,
             qkv: device.zeros([rows, c.q_width() + 2 * c.kv_width()])?,
             q: device.zeros([rows, c.q_width()])?,
-            attended: device.zeros([rows, c.q_width()])?,
             gate_up: device.zeros([rows, 2 * c.ffn])?,
             logits: device.zeros([1, c.vocab])?,
             logit_rows: 0,
@@ -181,6 +199,7 @@ fn rope_tables(device: &Device, c: &Config) -> Result<(Tensor<f32>, Tensor<f32>)
     let angles: Vec<f64> = (0..c.context)
         .flat_map(|p| (0..half).map(move |i| p as f64 * c.rope_base.powf(-2.0 * i as f64 / c.head_dim as f64)))
         .collect();
-    let table = |f: fn(f64) -> f64| device.tensor([c.context, half], &angles.iter().map(|&a| f(a) as f32).collect::<Vec<_>>());
+    let table =
+        |f: fn(f64) -> f64| device.tensor([c.context, half], &angles.iter().map(|&a| f(a) as f32).collect::<Vec<_>>());
     Ok((table(f64::cos)?, table(f64::sin)?))
 }

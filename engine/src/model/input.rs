@@ -24,11 +24,9 @@ const COLUMNS: usize = 64;
 /// Longest stretch of K in one tile.
 const LONGEST_K: usize = 4096;
 
-/// The input of the next product, for up to so many rows. Quantised for [`Activations::Q8`], plain for [`Activations::F32`]
-/// and for float weights.
+/// The input of the next product, for up to so many rows: quantised for [`Activations::Q8`], plain for [`Activations::F32`].
 pub struct Input {
     activations: Activations,
-    width: usize,
     codes: Tensor<i8>,
     scales: Tensor<f32>,
     sums: Tensor<i32>,
@@ -40,7 +38,6 @@ impl Input {
     pub fn new(device: &Device, activations: Activations, rows: usize, width: usize) -> Result<Input, Error> {
         Ok(Input {
             activations,
-            width,
             codes: device.zeros([rows, width])?,
             scales: device.zeros([rows, width / 32])?,
             sums: device.zeros([rows, width / 32])?,
@@ -49,7 +46,14 @@ impl Input {
     }
 
     /// The RMS norm of the first `rows` rows of `x`.
-    pub fn norm(&mut self, x: &Tensor<f32>, weight: &Tensor<f32>, rows: usize, c: &Config, stream: &Stream) -> Result<(), Error> {
+    pub fn norm(
+        &mut self,
+        x: &Tensor<f32>,
+        weight: &Tensor<f32>,
+        rows: usize,
+        c: &Config,
+        stream: &Stream,
+    ) -> Result<(), Error> {
         match self.activations {
             Activations::Q8 => {
                 rms_norm_quantise::launch(x, weight, &mut self.codes, &mut self.scales, &mut self.sums, c.norm_eps)
@@ -64,18 +68,19 @@ impl Input {
         Ok(())
     }
 
-    /// The first `rows` rows of `x`, `k` wide, as they are.
-    pub fn plain(&mut self, x: &Tensor<f32>, rows: usize, k: usize, stream: &Stream) -> Result<(), Error> {
-        match self.activations {
-            Activations::Q8 => {
-                quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums).dims(k / 32).grid(rows).run(stream)?
-            }
-            Activations::F32 => {
-                let from = x.slice(0, 0..rows)?.to_vec();
-                for (to, from) in self.plain.as_mut_slice()?.chunks_exact_mut(self.width).zip(from.chunks_exact(k)) {
-                    to[..k].copy_from_slice(from);
-                }
-            }
+    /// Where a kernel writes an input of `rows` rows, `k` wide; [`Input::written`] follows.
+    pub fn write(&mut self, rows: usize, k: usize) -> Result<TensorViewMut<'_, f32>, Error> {
+        Ok(self.plain.view_mut()?.slice(0, 0..rows)?.slice(1, 0..k)?)
+    }
+
+    /// Makes what was written through [`Input::write`] the input of the next product.
+    pub fn written(&mut self, rows: usize, k: usize, stream: &Stream) -> Result<(), Error> {
+        if self.activations == Activations::Q8 {
+            let x = self.plain.slice(0, 0..rows)?.slice(1, 0..k)?;
+            quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums)
+                .dims(k / 32)
+                .grid(rows)
+                .run(stream)?;
         }
         Ok(())
     }
@@ -93,7 +98,14 @@ impl Input {
     }
 
     /// `y` = the input times all of a projection's matrices, or that added to `y`.
-    pub fn project(&self, p: &Projection, rows: usize, y: &mut Tensor<f32>, residual: bool, stream: &Stream) -> Result<(), Error> {
+    pub fn project(
+        &self,
+        p: &Projection,
+        rows: usize,
+        y: &mut Tensor<f32>,
+        residual: bool,
+        stream: &Stream,
+    ) -> Result<(), Error> {
         for (w, column) in &p.parts {
             let columns = y.view_mut()?.slice(1, *column..*column + w.n())?;
             self.product(w, rows, columns, residual, stream)?;
@@ -102,7 +114,14 @@ impl Input {
     }
 
     /// `y` = the input times one matrix, or that added to `y`.
-    pub fn product(&self, w: &PackedTensor, rows: usize, y: TensorViewMut<'_, f32>, residual: bool, stream: &Stream) -> Result<(), Error> {
+    pub fn product(
+        &self,
+        w: &PackedTensor,
+        rows: usize,
+        y: TensorViewMut<'_, f32>,
+        residual: bool,
+        stream: &Stream,
+    ) -> Result<(), Error> {
         let y = y.slice(0, 0..rows)?;
         let (k, epilogue) = (w.k(), Epilogue { residual });
         let bk = tile_of_k(k, w.quant().block().max(32));
@@ -131,5 +150,5 @@ impl Input {
 
 /// The longest tile of K: all of it, or its largest divisor of a length that fits, in whole blocks.
 fn tile_of_k(k: usize, block: usize) -> usize {
-    (1..=LONGEST_K / block).rev().map(|n| n * block).find(|bk| k % bk == 0).unwrap_or(block)
+    (1..=LONGEST_K / block).rev().map(|n| n * block).find(|bk| k.is_multiple_of(*bk)).unwrap_or(block)
 }

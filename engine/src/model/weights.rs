@@ -96,7 +96,8 @@ impl Loader<'_> {
     /// A tensor that must have `n` rows of `k` elements, and its format.
     fn find(&self, name: &str, k: usize, n: usize) -> Result<(&TensorInfo, Quant), GgufError> {
         let info = self.file.tensor(name, &[k as u64, n as u64])?;
-        let quant = quant_of(info.ty).ok_or_else(|| self.file.tensor_error(name, Problem::Unsupported { ty: info.ty }))?;
+        let quant =
+            quant_of(info.ty).ok_or_else(|| self.file.tensor_error(name, Problem::Unsupported { ty: info.ty }))?;
         Ok((info, quant))
     }
 
@@ -122,7 +123,10 @@ impl Loader<'_> {
 
     /// Several matrices of one input. Runs of one format become one matrix.
     fn merged(&self, tensors: &[(String, usize)], k: usize) -> Result<Projection, Error> {
-        let found = tensors.iter().map(|(name, n)| self.find(name, k, *n).map(|(i, q)| (i, q, *n))).collect::<Result<Vec<_>, _>>()?;
+        let found = tensors
+            .iter()
+            .map(|(name, n)| self.find(name, k, *n).map(|(i, q)| (i, q, *n)))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut parts = vec![];
         let mut column = 0;
         for run in found.chunk_by(|a, b| a.1 == b.1) {

@@ -26,7 +26,9 @@ fn config(file: &Gguf) -> Result<Config, GgufError> {
     };
     let rotated = file.get::<u64>("llama.rope.dimension_count")?.unwrap_or(head_dim as u64);
     if rotated != head_dim as u64 || head_dim % 2 != 0 {
-        let problem = Problem::KeyValue(format!("{rotated} rotated of {head_dim} coordinates; all of an even number are expected"));
+        let problem = Problem::KeyValue(format!(
+            "{rotated} rotated of {head_dim} coordinates; all of an even number are expected"
+        ));
         return Err(file.key_error("llama.rope.dimension_count", problem));
     }
     let vocab = match file.find("token_embd.weight") {

@@ -22,7 +22,10 @@ pub fn of(file: &Gguf) -> Result<&'static Architecture, GgufError> {
     let name: &str = file.require(KEY)?;
     ALL.iter().find(|a| a.name == name).ok_or_else(|| {
         let known: Vec<&str> = ALL.iter().map(|a| a.name).collect();
-        file.key_error(KEY, Problem::KeyValue(format!("`{name}` is not an architecture that can be run; known: {}", known.join(", "))))
+        file.key_error(
+            KEY,
+            Problem::KeyValue(format!("`{name}` is not an architecture that can be run; known: {}", known.join(", "))),
+        )
     })
 }
 
