@@ -69,7 +69,8 @@ pub fn attention<BT: Dim, G: Dim, D: Dim, B: Dim>(
     #[build] order: Order,
 ) {
     let (head, item) = (program_id(0), program_id(1));
-    let (token, count, position, sequence) = (work.at((item, 0)), work.at((item, 1)), work.at((item, 2)), work.at((item, 3)));
+    let (token, count, position, sequence) =
+        (work.at((item, 0)), work.at((item, 1)), work.at((item, 2)), work.at((item, 3)));
     let q = q.narrow::<0>(token, count).load::<(BT, Prod<G, D>)>((0, head)).reshape::<(Prod<BT, G>, D)>() * scale;
     // Position of each row: the token's, the same for the whole group.
     let rows = (iota::<BT>() + position).reshape::<(BT, One)>().broadcast::<(BT, G)>().reshape::<(Prod<BT, G>, One)>();

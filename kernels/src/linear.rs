@@ -13,7 +13,13 @@ pub struct Epilogue {
 }
 
 #[func]
-fn store<BM: Dim, BN: Dim>(y: ViewMut<f32, 2>, m: Scalar<i32>, n: Scalar<i32>, acc: Tile<f32, (BM, BN)>, epilogue: Epilogue) {
+fn store<BM: Dim, BN: Dim>(
+    y: ViewMut<f32, 2>,
+    m: Scalar<i32>,
+    n: Scalar<i32>,
+    acc: Tile<f32, (BM, BN)>,
+    epilogue: Epilogue,
+) {
     let out = if epilogue.residual { y.load::<(BM, BN)>((m, n)) + acc } else { acc };
     y.store((m, n), out);
 }
@@ -32,7 +38,8 @@ pub fn linear_quantised<BM: Dim, BN: Dim, BK: Dim, GK: Dim>(
     let (n, m) = (program_id(0), program_id(1));
     let mut acc = zeros::<f32, (BM, BN)>();
     for k in w.tiles_along_k::<BK>() {
-        let (c, s, u) = (codes.load::<(BM, BK)>((m, k)), scales.load::<(BM, GK)>((m, k)), sums.load::<(BM, GK)>((m, k)));
+        let (c, s, u) =
+            (codes.load::<(BM, BK)>((m, k)), scales.load::<(BM, GK)>((m, k)), sums.load::<(BM, GK)>((m, k)));
         acc = dot_grouped(c, s, u, w.load::<(BK, BN)>((k, n)), acc);
     }
     store(y, m, n, acc, epilogue);

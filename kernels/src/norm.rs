@@ -19,7 +19,13 @@ pub fn rms_norm<N: Dim>(x: View<f32, 2>, weight: View<f32, 2>, y: ViewMut<f32, 2
 
 /// The norm of row `rows[i]` of `x` becomes row i of `y` (the rows that a step reads logits of). One program a row.
 #[kernel]
-pub fn rms_norm_rows<N: Dim>(x: View<f32, 2>, weight: View<f32, 2>, rows: View<i32, 1>, y: ViewMut<f32, 2>, eps: Scalar<f32>) {
+pub fn rms_norm_rows<N: Dim>(
+    x: View<f32, 2>,
+    weight: View<f32, 2>,
+    rows: View<i32, 1>,
+    y: ViewMut<f32, 2>,
+    eps: Scalar<f32>,
+) {
     let i = program_id(0);
     y.store((i, 0), rms::<N>(x.load((rows.at((i,)), 0)), weight.load((0, 0)), eps));
 }

@@ -192,7 +192,11 @@ pub fn pack(stream: &Stream, quant: Quant, gguf: &[u8], k: usize, n: usize) -> R
         const BK: usize = 64;
         pack_floats::launch(&raw, &mut out).dims(BK, quant.block_bytes()).grid([panels, k.div_ceil(BK)]).run(stream)?;
     } else {
-        pack_blocks::launch(&raw, &mut out).dims(quant.block_bytes()).cfg(quant).grid([panels, k / quant.block()]).run(stream)?;
+        pack_blocks::launch(&raw, &mut out)
+            .dims(quant.block_bytes())
+            .cfg(quant)
+            .grid([panels, k / quant.block()])
+            .run(stream)?;
     }
     Ok(packed)
 }

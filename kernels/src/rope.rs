@@ -27,7 +27,12 @@ pub struct Heads {
 
 /// Turns a head by its angles. HD = d/2 pairs.
 #[func]
-fn rotate<HD: Dim>(x: Tile<f32, (Prod<HD, C<2>>,)>, cos: Tile<f32, (HD,)>, sin: Tile<f32, (HD,)>, pairs: Pairs) -> Tile<f32, (Prod<HD, C<2>>,)> {
+fn rotate<HD: Dim>(
+    x: Tile<f32, (Prod<HD, C<2>>,)>,
+    cos: Tile<f32, (HD,)>,
+    sin: Tile<f32, (HD,)>,
+    pairs: Pairs,
+) -> Tile<f32, (Prod<HD, C<2>>,)> {
     match pairs {
         Pairs::Adjacent => {
             let (a, b) = x.reshape::<(HD, C<2>)>().split();
@@ -76,7 +81,10 @@ pub fn rope_and_cache<HD: Dim>(
             k_cache.store_at((block, head - heads.q, 0, offset), key.reshape::<(One, One, Prod<HD, C<2>>, One)>());
         } else {
             let value = x.cast::<f16>();
-            v_cache.store_at((block, head - (heads.q + heads.kv), offset, 0), value.reshape::<(One, One, One, Prod<HD, C<2>>)>());
+            v_cache.store_at(
+                (block, head - (heads.q + heads.kv), offset, 0),
+                value.reshape::<(One, One, One, Prod<HD, C<2>>)>(),
+            );
         }
     }
 }
