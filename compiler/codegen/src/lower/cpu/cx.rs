@@ -302,7 +302,7 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     // ---- elements on demand ----
 
-    /// The elements of a tile at a place: a scalar or a vector of [`machine::carrier`] type. Code goes to the outermost
+    /// The elements of a tile at a place: a scalar or a vector, of the type that elements have in registers. Code goes to the outermost
     /// block where the place and the value are known, once for each place.
     pub fn eval(&mut self, v: Value, at: &At<'c>) -> V<'c> {
         let key = (v, at.key());
@@ -443,12 +443,34 @@ impl<'a, 'c> Cx<'a, 'c> {
         f: &mut dyn FnMut(&mut Self, &At<'c>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (shape, lane) = (shape.to_vec(), Self::lane_axis(shape));
-        let lanes = self.target.lanes;
+        let lanes = self.lanes_for(reads);
         self.versioned(reads, store, &[], &mut |cx| {
             cx.loops(&shape, lane, lanes, &mut At::origin(shape.len()), 0, f)?;
             Ok(vec![])
         })?;
         Ok(())
+    }
+
+    /// Lanes of a nest that evaluates these tiles: as many as make a vector of the widest element there is below them, but
+    /// not fewer than f32 would.
+    fn lanes_for(&self, reads: &[Value]) -> usize {
+        let widest = reads.iter().map(|v| self.widest(*v)).max().unwrap_or(4).clamp(1, 4);
+        self.target.lanes * 4 / widest
+    }
+    /// Bytes of the widest element below a tile, through virtual values.
+    fn widest(&self, v: Value) -> usize {
+        let own = self.tile(v).elem.bytes();
+        match (&self.homes[v.0 as usize], self.def(v)) {
+            // Arithmetic on floats below f32 is done in f32.
+            (Some(Home::Virtual), Some(op)) if op.kind.is_elementwise() && self.elem(v).is_float() => own.max(4),
+            (Some(Home::Virtual), Some(op)) if !matches!(op.kind, OpKind::Load) => op
+                .operands
+                .iter()
+                .filter(|v| matches!(self.k.ty(**v), Type::Tile(t) if t.len() > 1))
+                .map(|v| self.widest(*v))
+                .fold(own, usize::max),
+            _ => own,
+        }
     }
 
     /// The loops of a nest from `axis` inwards.

@@ -164,6 +164,13 @@ impl<'a, 'c> Cx<'a, 'c> {
             let ok = view.contains(b, &index, None);
             return b.when(ok, || machine::store(b, x, p, e));
         };
+        if self.is_unchecked(op) {
+            // Lanes along another axis than the innermost.
+            for i in 0..lanes {
+                machine::store(b, b.extract(x, i), view.step(b, p, axis, i), e);
+            }
+            return;
+        }
         let rows = view.contains(b, &index, Some(axis));
         let (first, extent) = (index[axis], view.extents[axis]);
         let one_by_one = || {
