@@ -23,6 +23,12 @@ pub enum Error {
     /// Weights could not be packed.
     #[error(transparent)]
     Pack(#[from] tegula_kernels::pack::PackError),
+    /// There is no such kernel in the library.
+    #[error(transparent)]
+    Kernel(#[from] tegula_kernels::registry::RegistryError),
+    /// A kernel could not be compiled.
+    #[error(transparent)]
+    Compile(#[from] tegula::compile::CompileError),
     /// Arguments that are well-formed and still make no sense.
     #[error("{0}")]
     Usage(String),

@@ -1,9 +1,12 @@
 //! The `tegula` command: one file per subcommand, each with its arguments and a `run` that writes to a given output.
 
 mod bench;
+mod compile;
 mod eval;
 mod inspect;
+mod kernel_text;
 mod model;
+mod opt;
 mod pull;
 mod run;
 mod table;
@@ -40,6 +43,8 @@ enum Command {
     Eval(eval::Args),
     Inspect(inspect::Args),
     Tokenize(tokenize::Args),
+    Compile(compile::Args),
+    Opt(opt::Args),
 }
 
 impl Command {
@@ -51,6 +56,8 @@ impl Command {
             Command::Eval(args) => eval::run(args, out),
             Command::Inspect(args) => inspect::run(args, out),
             Command::Tokenize(args) => tokenize::run(args, out),
+            Command::Compile(args) => compile::run(args, out),
+            Command::Opt(args) => opt::run(args, out),
         }
     }
 }

@@ -69,8 +69,8 @@ impl Level {
         ))
     }
 
-    /// What `TEGULA_CPU` names, or the best that this processor has.
-    pub(super) fn choose() -> Result<Level, String> {
+    /// What `TEGULA_CPU` names, or the best that this processor has; otherwise why there is none.
+    pub fn choose() -> Result<Level, String> {
         match std::env::var("TEGULA_CPU").ok().filter(|v| !v.is_empty()) {
             Some(name) => Level::named(&name),
             None => Level::ALL.iter().rev().copied().find(|l| l.is_supported()).ok_or_else(|| {

@@ -1,0 +1,152 @@
+//! `tegula compile`: what becomes of a kernel, from tile IR to assembly.
+
+use std::io::Write;
+use std::time::Duration;
+
+use super::kernel_text;
+use super::table::{self, Align};
+use crate::Error;
+use tegula::compile::{Compiler, Program};
+use tegula::device::Level;
+use tegula::ir::{
+    Kernel,
+    protocol::{Emit, Request},
+};
+use tegula_kernels::registry::{self, KERNELS};
+
+/// Longest time that a kernel may take.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Show what a kernel is compiled to: tile IR, MLIR, LLVM IR, assembly
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tegula compile softmax --emit asm\n  \
+                        tegula compile matmul --emit mlir --dims 64,128,256 --target cpu:x86-64-v3\n  \
+                        tegula compile linear --emit llvm --set quant=Q4_0 --set BM=1\n  \
+                        tegula compile ./kernel.tile --emit asm")]
+pub(super) struct Args {
+    /// A kernel of the library by name, or a file of tile IR (a path with a `/` or a `.`; `-` reads standard input)
+    #[arg(value_name = "KERNEL|FILE", required_unless_present = "list")]
+    kernel: Option<String>,
+    /// The form to print
+    #[arg(long, value_enum, default_value_t = Form::Tile)]
+    emit: Form,
+    /// What to compile for, such as cpu:x86-64-v3 [default: the best that this machine has]
+    #[arg(long)]
+    target: Option<String>,
+    /// The kernel's dims, all of them, in its order
+    #[arg(long, value_name = "N,M,…", value_delimiter = ',')]
+    dims: Vec<usize>,
+    /// One dim or setting by its name; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = name_and_value)]
+    set: Vec<(String, String)>,
+    /// Compile in the checks of indices and assertions
+    #[arg(long)]
+    checked: bool,
+    /// List the kernels known by name, with their dims and settings
+    #[arg(long)]
+    list: bool,
+}
+
+/// The forms of a kernel, in the order in which it passes through them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Form {
+    /// Tile IR as the kernel's function builds it
+    Built,
+    /// Tile IR after all passes
+    Tile,
+    /// MLIR
+    Mlir,
+    /// LLVM IR, optimised
+    Llvm,
+    /// Assembly
+    Asm,
+}
+
+fn name_and_value(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, as in BM=64")?;
+    Ok((name.trim().into(), value.trim().into()))
+}
+
+pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
+    let Some(kernel) = args.kernel.as_deref().filter(|_| !args.list) else { return list(out) };
+    let kernel = find(kernel, &args)?;
+    let emit = match args.emit {
+        Form::Built => return write!(out, "{}", kernel.renumbered().text()).map_err(Error::output),
+        Form::Tile => Emit::Tile,
+        Form::Mlir => Emit::Mlir,
+        Form::Llvm => Emit::Llvm,
+        Form::Asm => Emit::Asm,
+    };
+    let target = match args.target {
+        Some(target) => target,
+        None => format!("cpu:{}", Level::choose().map_err(Error::Usage)?.name()),
+    };
+    let request = Request { kernel: kernel.text(), target, emit, checked: args.checked };
+    let output = Compiler::new(Program::new(), 1, TIMEOUT).compile(&kernel.name, &request)?;
+    for remark in &output.meta.remarks {
+        // Beside the output, not in it.
+        let _ = writeln!(std::io::stderr(), "remark: {remark}");
+    }
+    out.write_all(&output.bytes).map_err(Error::output)
+}
+
+/// The kernel of that name, or in that file.
+fn find(name: &str, args: &Args) -> Result<Kernel, Error> {
+    if name != "-" && !name.contains(['/', '.']) {
+        return Ok(registry::find(name)?.ir(&args.dims, &args.set)?);
+    }
+    if !args.dims.is_empty() || !args.set.is_empty() {
+        let why = "--dims and --set choose among instances of a kernel of the library; tile IR in a file is one instance";
+        return Err(Error::Usage(why.into()));
+    }
+    kernel_text::read(name)
+}
+
+fn list(out: &mut dyn Write) -> Result<(), Error> {
+    let mut rows = vec![["kernel", "what", "dims", "settings"].map(str::to_owned).into()];
+    for entry in KERNELS {
+        let dims: Vec<String> = entry.dims.iter().map(|(name, n)| format!("{name}={n}")).collect();
+        let settings: Vec<String> = entry.settings.iter().map(|s| format!("{}={}", s.name, s.default)).collect();
+        rows.push(vec![entry.name.to_owned(), entry.doc.to_owned(), dims.join(" "), settings.join(" ")]);
+    }
+    table::write(out, &[Align::Left; 4], &rows).map_err(Error::output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn output(line: &str) -> Result<String, Error> {
+        let mut out = vec![];
+        run(Command::parse_from(["compile"].into_iter().chain(line.split_whitespace())).args, &mut out)?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_kernel_is_built_with_the_dims_and_settings_asked_for() {
+        let text = output("softmax --emit built --dims 96 --set elem=f16").unwrap();
+        assert!(text.starts_with("kernel @") && text.contains("tile<f16, 1, 96>"), "{text}");
+    }
+
+    #[test]
+    fn every_kernel_is_listed() {
+        let text = output("--list").unwrap();
+        assert!(KERNELS.iter().all(|k| text.contains(k.name) && text.contains(k.doc)), "{text}");
+    }
+
+    #[test]
+    fn mistakes_say_what_would_be_right() {
+        let error = |line: &str| output(line).unwrap_err().to_string();
+        assert!(error("sofmax").contains("there is no kernel `sofmax`; known are: vector_add, softmax"));
+        assert!(error("./none.tile").starts_with("cannot read the kernel ./none.tile: "));
+        assert!(error("./none.tile --dims 4").contains("--dims and --set"));
+        assert!(Command::try_parse_from(["compile", "softmax", "--set", "N"]).is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! Tile IR as text, from a file or standard input.
+
+use std::io::{self, Read};
+
+use crate::Error;
+use tegula::ir::Kernel;
+
+/// Reads one kernel (`-`: from standard input) and checks it; errors name the file and the line. Its ops know their lines.
+pub(super) fn read(file: &str) -> Result<Kernel, Error> {
+    let (name, text) = match file {
+        "-" => {
+            let mut text = String::new();
+            let read = io::stdin().read_to_string(&mut text);
+            read.map_err(|source| Error::Io { doing: "reading standard input", source })?;
+            ("standard input", text)
+        }
+        _ => {
+            let read = std::fs::read_to_string(file);
+            (file, read.map_err(|e| Error::Usage(format!("cannot read the kernel {file}: {e}")))?)
+        }
+    };
+    check(name, &text)
+}
+
+fn check(name: &str, text: &str) -> Result<Kernel, Error> {
+    let kernel = Kernel::parse_located(text, name).map_err(|e| Error::Usage(format!("{name}, {e}")))?;
+    kernel.verify().map_err(|e| Error::Usage(e.to_string()))?;
+    Ok(kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_named_with_file_and_line() {
+        let error = |text: &str| check("a.tile", text).unwrap_err().to_string();
+        assert!(error("kernel @k() {\n  nonsense\n}\n").starts_with("a.tile, line 2: "));
+        let wrong = "kernel @k() {\n  %0 = const {value = 1: i32} : i32\n  %1 = sqrt %0 : i32\n}\n";
+        assert!(error(wrong).starts_with("a.tile:3"), "{}", error(wrong));
+    }
+}

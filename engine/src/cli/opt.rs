@@ -1,0 +1,33 @@
+//! `tegula opt`: passes over tile IR.
+
+use std::io::Write;
+
+use super::kernel_text;
+use crate::Error;
+use tegula::ir::passes::{self, PASSES};
+
+/// Run passes over a kernel's tile IR and print the result
+#[derive(Debug, clap::Args)]
+#[command(after_help = passes_help())]
+pub(super) struct Args {
+    /// A file of tile IR; `-` reads standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: String,
+    /// Passes to run in this order, separated by commas; `optimise` is all of them until nothing changes
+    #[arg(long, value_name = "A,B,…", default_value = "optimise")]
+    passes: String,
+}
+
+fn passes_help() -> String {
+    let passes: String = PASSES.iter().map(|p| format!("  {:<14}{}\n", p.name, p.doc)).collect();
+    format!(
+        "Passes:\n{passes}\nExamples:\n  tegula compile softmax --emit built | tegula opt\n  \
+         tegula compile matmul --emit built | tegula opt - --passes canonicalise,cse"
+    )
+}
+
+pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
+    let mut kernel = kernel_text::read(&args.file)?;
+    passes::run_named(&mut kernel, &args.passes).map_err(|e| Error::Usage(e.to_string()))?;
+    write!(out, "{}", kernel.renumbered().text()).map_err(Error::output)
+}
