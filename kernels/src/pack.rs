@@ -5,7 +5,7 @@
 //! GGUF blocks: ggml's `ggml-common.h`; those of panels: `tegula::ir::layout::panel`.
 
 use tegula::{
-    DeviceError, PackedTensor, Stream, Tensor, TensorError,
+    DeviceError, PackedTensor, Stream, TensorError, TensorView,
     ir::{
         Quant,
         layout::{Layout, panel},
@@ -183,16 +183,21 @@ pub fn pack(stream: &Stream, quant: Quant, gguf: &[u8], k: usize, n: usize) -> R
     if layout == Layout::Gguf {
         return Ok(PackedTensor::from_bytes(gguf, quant, layout, k, n)?);
     }
-    let raw = Tensor::<u8>::from_slice([n, gguf.len() / n.max(1)], gguf)?;
     let mut packed = PackedTensor::zeros(quant, layout, k, n)?;
+    let row = k / quant.block() * quant.block_bytes();
+    if n.checked_mul(row) != Some(gguf.len()) {
+        let problem = format!("expected {n} rows of {row} bytes, found {} bytes", gguf.len());
+        return Err(TensorError::Packed { quant, layout: Layout::Gguf.name(), k, n, problem }.into());
+    }
+    let raw = TensorView::of([n, row], gguf)?;
     // A tensor made here has one owner and is writable.
     let Some(mut out) = packed.bytes_view_mut() else { return Ok(packed) };
     let panels = n.div_ceil(panel::COLUMNS);
     if quant.is_float() {
         const BK: usize = 64;
-        pack_floats::launch(&raw, &mut out).dims(BK, quant.block_bytes()).grid([panels, k.div_ceil(BK)]).run(stream)?;
+        pack_floats::launch(raw, &mut out).dims(BK, quant.block_bytes()).grid([panels, k.div_ceil(BK)]).run(stream)?;
     } else {
-        pack_blocks::launch(&raw, &mut out)
+        pack_blocks::launch(raw, &mut out)
             .dims(quant.block_bytes())
             .cfg(quant)
             .grid([panels, k / quant.block()])

@@ -1,0 +1,12 @@
+//! Every kernel of the library beside plain Rust that shares nothing with it, on the CPU and on the oracle (with its
+//! sanitizer). Inputs are random and not zero, outputs are poisoned first, extents are awkward.
+
+mod attention;
+mod embed;
+mod linear;
+mod norm;
+mod pack;
+mod quantise;
+mod rope;
+mod sample;
+mod support;

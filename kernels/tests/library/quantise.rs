@@ -1,0 +1,61 @@
+//! Activations to 8-bit groups: exact.
+
+use crate::support::*;
+use tegula::prelude::*;
+use tegula_kernels::quantise::quantise;
+
+/// Codes, scales and sums of rows whose length is a multiple of 32, by the definition.
+pub fn reference(x: &[f32]) -> (Vec<i8>, Vec<f32>, Vec<i32>) {
+    let (mut codes, mut scales, mut sums) = (vec![], vec![], vec![]);
+    for group in x.chunks(32) {
+        let scale = group.iter().fold(0.0f32, |m, x| m.max(x.abs())) * (1.0 / 127.0);
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        let at = codes.len();
+        codes.extend(group.iter().map(|x| (x * inverse).round_ties_even() as i8));
+        scales.push(scale);
+        sums.push(codes[at..].iter().map(|&c| i32::from(c)).sum());
+    }
+    (codes, scales, sums)
+}
+
+#[test]
+fn codes_scales_and_sums() {
+    let mut rng = Rng(30);
+    for (rows, groups) in [(1, 1), (2, 3), (3, 5), (7, 7), (17, 9)] {
+        let k = 32 * groups;
+        let mut x = rng.floats(rows * k, 1.0);
+        for (i, group) in x.chunks_mut(32).enumerate() {
+            // Sizes from 1e-6 to 1e6, a group of zeros, one of halves that round to even.
+            let size = 10f32.powi(i as i32 % 13 - 6);
+            group.iter_mut().for_each(|x| *x *= size);
+            if i % 11 == 3 {
+                group.fill(0.0);
+            }
+            if i % 11 == 5 {
+                (0..32).for_each(|j| group[j] = j as f32 - 15.5);
+                group[0] = 127.0;
+            }
+        }
+        let want = reference(&x);
+        for stream in devices() {
+            let (mut c, mut s, mut u) = (
+                Tensor::<i8>::poisoned([rows, k]).unwrap(),
+                Tensor::<f32>::poisoned([rows, groups]).unwrap(),
+                Tensor::<i32>::poisoned([rows, groups]).unwrap(),
+            );
+            quantise::launch(&tensor([rows, k], &x), &mut c, &mut s, &mut u)
+                .dims(groups)
+                .grid(rows)
+                .run(stream)
+                .unwrap();
+            same_bits("codes", c.as_slice(), &want.0);
+            same_bits("scales", s.as_slice(), &want.1);
+            same_bits("sums", u.as_slice(), &want.2);
+            // What the codes mean: within half a scale, and a rounding, of what went in.
+            for (i, x) in x.iter().enumerate() {
+                let (code, scale) = (f64::from(c.as_slice()[i]), f64::from(s.as_slice()[i / 32]));
+                assert!((code * scale - f64::from(*x)).abs() <= 0.5001 * scale, "{i}: {x} became {code} · {scale}");
+            }
+        }
+    }
+}
