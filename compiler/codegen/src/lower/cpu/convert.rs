@@ -100,6 +100,37 @@ fn int_to_f64<'c>(b: &Build<'c>, x: V<'c>, e: Elem) -> V<'c> {
     negative.map_or(v, |n| b.select(n, b.negf(v), v))
 }
 
+/// f32 or f64 to an integer of at most 32 bits. LLVM's saturating conversions are right too, but fall apart into scalars.
+fn float_to_int<'c>(b: &Build<'c>, x: V<'c>, to: Elem) -> V<'c> {
+    let c = |v: f64| b.float_like(x, v);
+    let x = b.select(b.cmpf(FCmp::Uno, x, x), c(0.0), x);
+    let clamp = |x: V<'c>, lo: f64, hi: f64| {
+        let x = b.select(b.cmpf(FCmp::Olt, x, c(lo)), c(lo), x);
+        b.select(b.cmpf(FCmp::Ogt, x, c(hi)), c(hi), x)
+    };
+    let bits = to.bits() as i32;
+    let (lo, hi) = if to.is_signed() {
+        (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1) - 1.0)
+    } else {
+        (0.0, 2f64.powi(bits) - 1.0)
+    };
+    let exact = b.bits(x) == 64 || bits < 32;
+    if exact && hi < 2147483648.0 {
+        return b.trunci(b.fptosi(clamp(x, lo, hi), b.i32()), carrier(b, to));
+    }
+    // 2^31 − 1 is no f32, and what is above is no i32: convert what fits, then repair.
+    let below = if b.bits(x) == 64 { 2147483647.0 } else { 2147483520.0 };
+    let large = b.cmpf(FCmp::Oge, x, c(2147483648.0));
+    let fits = b.fptosi(clamp(x, lo, below), b.i32());
+    if to.is_signed() {
+        return b.select(large, b.int_like(fits, i32::MAX.into()), fits);
+    }
+    let upper = b.fptosi(clamp(b.subf(x, c(2147483648.0)), 0.0, below), b.i32());
+    let upper = b.xor(upper, b.int_like(upper, i32::MIN.into()));
+    let too_large = b.cmpf(FCmp::Oge, x, c(4294967296.0));
+    b.select(large, b.select(too_large, b.int_like(upper, -1), upper), fits)
+}
+
 /// `cast`.
 pub fn cast<'c>(b: &Build<'c>, x: V<'c>, from: Elem, to: Elem) -> V<'c> {
     if from == to {
@@ -122,6 +153,9 @@ pub fn cast<'c>(b: &Build<'c>, x: V<'c>, from: Elem, to: Elem) -> V<'c> {
         }
         (true, false) => {
             let wide = widen(b, x, from);
+            if to.bits() <= 32 {
+                return float_to_int(b, wide, to);
+            }
             let name = if to.is_signed() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
             b.intrinsic(name, &[wide], b.vec(carrier(b, to), b.lanes(x)))
         }
