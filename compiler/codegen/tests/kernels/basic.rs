@@ -62,3 +62,18 @@ fn softmax_of_rows() {
         }
     }
 }
+
+/// Values used twice at every level: work may not double with each.
+#[test]
+fn long_chains_compile() {
+    let n = 20;
+    let mut text = format!(
+        "kernel @k(%0 \"x\": view_mut<f32, 1, unit>) {{\n%1 = const {{value = 0: i64}} : i64\n%2 = load %0, %1 : tile<f32, {n}>\n"
+    );
+    for i in 3..80 {
+        let (op, a, b) = if i % 2 == 0 { ("mul", i - 1, i - 1) } else { ("sub", i - 1, i - 1 - (i > 4) as usize * 2) };
+        text += &format!("%{i} = {op} %{a}, %{b} : tile<f32, {n}>\n");
+    }
+    text += "store %0, %1, %79\n}";
+    check(&text, &[Arg::random(Elem::F32, &[n], &mut Rng(9))], [1, 1, 1], Near::Exact);
+}

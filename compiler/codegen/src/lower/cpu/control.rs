@@ -224,6 +224,12 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// Any op with regions that is no combiner.
     pub fn control(&mut self, op: &'a Op) -> Result<(), Error> {
+        let carried = op.operands.iter().chain(&op.results);
+        if op.kind != OpKind::If && carried.clone().any(|v| self.k.ty(*v).as_tile().is_none())
+            || op.results.iter().any(|v| self.k.ty(*v).as_tile().is_none())
+        {
+            return self.error(op, "views and packed matrices cannot be carried or chosen at run time: only tiles can");
+        }
         self.depth += 1;
         let result = match op.kind {
             OpKind::For => self.for_loop(op),

@@ -109,11 +109,8 @@ fn float_to_int<'c>(b: &Build<'c>, x: V<'c>, to: Elem) -> V<'c> {
         b.select(b.cmpf(FCmp::Ogt, x, c(hi)), c(hi), x)
     };
     let bits = to.bits() as i32;
-    let (lo, hi) = if to.is_signed() {
-        (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1) - 1.0)
-    } else {
-        (0.0, 2f64.powi(bits) - 1.0)
-    };
+    let (lo, hi) =
+        if to.is_signed() { (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1) - 1.0) } else { (0.0, 2f64.powi(bits) - 1.0) };
     let exact = b.bits(x) == 64 || bits < 32;
     if exact && hi < 2147483648.0 {
         return b.trunci(b.fptosi(clamp(x, lo, hi), b.i32()), carrier(b, to));

@@ -457,20 +457,18 @@ impl<'a, 'c> Cx<'a, 'c> {
         let widest = reads.iter().map(|v| self.widest(*v)).max().unwrap_or(4).clamp(1, 4);
         self.target.lanes * 4 / widest
     }
-    /// Bytes of the widest element below a tile, through virtual values.
+    /// Bytes of the widest element below a tile, through virtual values. Arithmetic on floats below f32 is done in f32.
     fn widest(&self, v: Value) -> usize {
-        let own = self.tile(v).elem.bytes();
-        match (&self.homes[v.0 as usize], self.def(v)) {
-            // Arithmetic on floats below f32 is done in f32.
-            (Some(Home::Virtual), Some(op)) if op.kind.is_elementwise() && self.elem(v).is_float() => own.max(4),
-            (Some(Home::Virtual), Some(op)) if !matches!(op.kind, OpKind::Load) => op
-                .operands
-                .iter()
-                .filter(|v| matches!(self.k.ty(**v), Type::Tile(t) if t.len() > 1))
-                .map(|v| self.widest(*v))
-                .fold(own, usize::max),
-            _ => own,
-        }
+        let of = |v: &Value| match self.k.ty(*v) {
+            Type::Tile(t) if t.len() > 1 => t.elem.bytes(),
+            _ => 0,
+        };
+        let below = self.virtual_below(v).into_iter().flat_map(|op| {
+            let arithmetic = op.kind.is_elementwise() && self.elem(op.results[0]).is_float();
+            let operands = op.operands.iter().filter(|_| op.kind != OpKind::Load).map(of);
+            operands.chain([of(&op.results[0]), if arithmetic { 4 } else { 0 }]).collect::<Vec<_>>()
+        });
+        below.fold(self.tile(v).elem.bytes(), usize::max)
     }
 
     /// The loops of a nest from `axis` inwards.
@@ -535,11 +533,13 @@ impl<'a, 'c> Cx<'a, 'c> {
         results: &[melior::ir::Type<'c>],
         f: &mut dyn FnMut(&mut Self) -> Result<Vec<V<'c>>, Error>,
     ) -> Result<Vec<V<'c>>, Error> {
-        let mut loads = vec![];
-        for v in reads {
-            self.loads_below(*v, &mut loads);
+        let mut fresh: Vec<&'a Op> = vec![];
+        for op in reads.iter().flat_map(|v| self.virtual_below(*v)) {
+            let known = self.inside.contains(&op.results[0]) || fresh.iter().any(|o| o.results == op.results);
+            if op.kind == OpKind::Load && !known {
+                fresh.push(op);
+            }
         }
-        let fresh: Vec<&'a Op> = loads.into_iter().filter(|op| !self.inside.contains(&op.results[0])).collect();
         if fresh.is_empty() && store.is_none() {
             return f(self);
         }
@@ -628,19 +628,21 @@ impl<'a, 'c> Cx<'a, 'c> {
         self.inside.contains(&Self::access_key(op))
     }
 
-    /// View loads that the elements of a tile need, through virtual values.
-    fn loads_below(&self, v: Value, found: &mut Vec<&'a Op>) {
-        if !matches!(self.homes[v.0 as usize], Some(Home::Virtual)) {
-            return;
-        }
-        let Some(op) = self.def(v) else { return };
-        if op.kind == OpKind::Load {
-            if !found.iter().any(|o| o.results == op.results) {
-                found.push(op);
+    /// The virtual values below a tile, itself included, each once.
+    fn virtual_below(&self, v: Value) -> Vec<&'a Op> {
+        let (mut found, mut seen, mut open) = (vec![], HashSet::new(), vec![v]);
+        while let Some(v) = open.pop() {
+            if !seen.insert(v) || !matches!(self.homes[v.0 as usize], Some(Home::Virtual)) {
+                continue;
             }
-            return;
+            if let Some(op) = self.def(v) {
+                found.push(op);
+                if op.kind != OpKind::Load {
+                    open.extend(op.operands.iter().rev());
+                }
+            }
         }
-        op.operands.iter().for_each(|v| self.loads_below(*v, found));
+        found
     }
 
     /// Declares a function of libm on f32 or f64 scalars, once.

@@ -293,30 +293,40 @@ impl<'k> Planner<'k> {
             && self.lane_by_lane(r, tile, load.results[0])
     }
 
-    /// Whether `tile`, as computed, needs of `source` only the element at the same index.
+    /// Whether `tile`, as computed, needs of `source` only the element at the same index: every path down to it through
+    /// virtual values is elementwise.
     fn lane_by_lane(&self, r: &'k Region, tile: Value, source: Value) -> bool {
-        if tile == source || self.plan.mode(tile) == Mode::Scalar {
-            return true;
+        let (mut seen, mut open) = (BTreeSet::new(), vec![tile]);
+        while let Some(v) = open.pop() {
+            if v == source || !seen.insert(v) || self.plan.mode(v) != Mode::Virtual {
+                // What is stored is complete before.
+                continue;
+            }
+            let Some(op) = r.ops.iter().find(|op| op.results.contains(&v)) else { continue };
+            if op.kind.is_elementwise() {
+                open.extend(&op.operands);
+            } else if self.reaches(r, v, source) {
+                return false;
+            }
         }
-        let Some(op) = r.ops.iter().find(|op| op.results.contains(&tile)) else { return true };
-        // A stored tile is complete before; only what is virtual counts.
-        match self.plan.mode(tile) {
-            Mode::Virtual if op.kind.is_elementwise() => op.operands.iter().all(|v| self.lane_by_lane(r, *v, source)),
-            Mode::Virtual => !self.reaches(r, tile, source),
-            _ => true,
-        }
+        true
     }
 
     /// Whether `source` is below `tile` through virtual values.
     fn reaches(&self, r: &'k Region, tile: Value, source: Value) -> bool {
-        if tile == source {
-            return true;
+        let (mut seen, mut open) = (BTreeSet::new(), vec![tile]);
+        while let Some(v) = open.pop() {
+            if v == source {
+                return true;
+            }
+            if !seen.insert(v) || !matches!(self.plan.mode(v), Mode::Virtual | Mode::Alias) {
+                continue;
+            }
+            if let Some(op) = r.ops.iter().find(|op| op.results.contains(&v)) {
+                open.extend(&op.operands);
+            }
         }
-        if !matches!(self.plan.mode(tile), Mode::Virtual | Mode::Alias) {
-            return false;
-        }
-        let Some(op) = r.ops.iter().find(|op| op.results.contains(&tile)) else { return false };
-        op.operands.iter().any(|v| self.reaches(r, *v, source))
+        false
     }
 
     /// Parameters that an op writes, itself or inside.
