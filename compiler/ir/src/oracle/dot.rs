@@ -110,7 +110,7 @@ fn element(m: &PackedArg<'_>, at: Option<(usize, usize)>) -> f32 {
 }
 
 /// Operands: codes (M, K), scales (M, K/32), code sums (M, K/32), accumulator (M, N). Groups in ascending k; the integer
-/// product of a group is exact; outside the matrix a weight's codes, scales and minima are 0.
+/// product of a group is exact; a group outside the matrix adds nothing.
 pub(super) fn dot_grouped([codes, scales, sums, acc]: [&Tile; 4], w: &Rectangle<'_>) -> Tile {
     let (m, groups) = (codes.shape[0], w.k / layout::GROUP);
     let (scales, mut out) = (scales.to_f32(), acc.to_f32());

@@ -10,7 +10,7 @@ type Statement = fn(&mut Gen) -> Option<Value>;
 
 /// How often, the op it is for (the filter of the configuration goes by it), and how.
 const STATEMENTS: &[(usize, OpKind, Statement)] = &[
-    (12, OpKind::Add, unary_or_binary),
+    (16, OpKind::Add, unary_or_binary),
     (4, OpKind::Cast, cast),
     (2, OpKind::Bitcast, bitcast),
     (3, OpKind::Select, select),
@@ -130,7 +130,7 @@ fn unary_or_binary(g: &mut Gen) -> Option<Value> {
     let t = g.tile(x);
     let sets: &[&[OpKind]] = match t.elem {
         Elem::Bool => &[ANY, BITS, BITS],
-        e if e.is_float() => &[ANY, NUM, NUM, FLOAT],
+        e if e.is_float() => &[ANY, NUM, NUM, FLOAT, FLOAT],
         _ => &[ANY, NUM, NUM, BITS, INT],
     };
     let set = g.r.pick(sets);
@@ -485,6 +485,8 @@ fn dot_grouped(g: &mut Gen) -> Option<Value> {
     let (w, _, k, n) = rectangle(g, QUANTISED);
     let m = g.r.pick(&[1, 2, 5]);
     let (codes, scales) = (g.of(Elem::I8, &[m, k]), g.of(Elem::F32, &[m, k / 32]));
+    // Beyond the last column, a layout may hold zero weights, which an infinite scale would turn into NaN.
+    let scales = g.clamp(scales, -64.0, 64.0);
     let wide = g.k.cast(codes, Elem::I32);
     let wide = g.k.reshape(wide, &[m, k / 32, 32]);
     let sums = g.k.reduce(wide, 2, ReduceKind::Sum);
