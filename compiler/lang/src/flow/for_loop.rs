@@ -181,11 +181,33 @@ fn run_time<T: Int>(lo: Handle, hi: Scalar<T>) -> Span<Scalar<T>> {
     Span { lo: Tile::new(lo), hi, step: one() }
 }
 
+/// A bound of [`range`] that counts in `T`: a `Scalar<T>` or a compile-time integer. A `usize` counts in `i32`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot bound a run-time loop that counts in `{T}`",
+    label = "expected a `Scalar<{T}>` or a compile-time integer"
+)]
+pub trait RangeBound<T: Int> {
+    #[doc(hidden)]
+    #[track_caller]
+    fn bound(self) -> Scalar<T>;
+}
+impl<T: Int> RangeBound<T> for Scalar<T> {
+    fn bound(self) -> Scalar<T> {
+        self
+    }
+}
+// One implementation per host type, so that rustc knows the counter's type when nothing else says it.
+macro_rules! bounds { ($($t:ty => $c:ty;)*) => {$(
+    impl RangeBound<$c> for $t {
+        fn bound(self) -> Scalar<$c> { Tile::new(int_handle(<$c>::ELEM, self as i128)) }
+    }
+)*} }
+bounds! { i8 => i8; i16 => i16; i32 => i32; i64 => i64; u8 => u8; u16 => u16; u32 => u32; u64 => u64; usize => i32; }
+
 /// A run-time loop, also for compile-time bounds: `for i in range(0, 100)`.
 #[track_caller]
-pub fn range<T: Int>(lo: impl Operand<T, Shape = ()>, hi: impl Operand<T, Shape = ()>) -> Span<Scalar<T>> {
-    let (lo, hi) = (Tile::new(lo.to_handle()), Tile::new(hi.to_handle()));
-    Span { lo, hi, step: one() }
+pub fn range<T: Int>(lo: impl RangeBound<T>, hi: impl RangeBound<T>) -> Span<Scalar<T>> {
+    Span { lo: lo.bound(), hi: hi.bound(), step: one() }
 }
 
 impl<T: Int> Span<Scalar<T>> {
