@@ -22,7 +22,9 @@ fn references() -> Vec<Reference> {
     let text = std::fs::read_to_string(data("smollm2/f32.json")).unwrap();
     let json: Value = serde_json::from_str(&text).unwrap();
     let ids = |v: &Value| v.as_array().unwrap().iter().map(|x| x.as_u64().unwrap() as u32).collect::<Vec<_>>();
-    let pairs = |v: &Value| v.as_array().unwrap().iter().map(|p| (p[0].as_u64().unwrap() as u32, p[1].as_f64().unwrap() as f32)).collect();
+    let pairs = |v: &Value| {
+        v.as_array().unwrap().iter().map(|p| (p[0].as_u64().unwrap() as u32, p[1].as_f64().unwrap() as f32)).collect()
+    };
     json["results"]
         .as_array()
         .unwrap()
@@ -63,7 +65,11 @@ fn f32_activations_follow_the_reference() {
             let logits = session.logits().unwrap();
             for &(id, value) in top {
                 let found = logits[id as usize];
-                assert!((found - value).abs() <= 0.05, "{} step {step}: logit of {id} is {found}, reference {value}", r.name);
+                assert!(
+                    (found - value).abs() <= 0.05,
+                    "{} step {step}: logit of {id} is {found}, reference {value}",
+                    r.name
+                );
             }
             if top[0].1 - top[1].1 > 0.1 {
                 let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap();

@@ -96,7 +96,7 @@ fn find(name: &str, args: &Args) -> Result<Kernel, Error> {
         return Ok(registry::find(name)?.ir(&args.dims, &args.set)?);
     }
     if !args.dims.is_empty() || !args.set.is_empty() {
-        let why = "--dims and --set choose among instances of a kernel of the library; tile IR in a file is one instance";
+        let why = "--dims and --set are for kernels of the library; tile IR in a file has its dims already";
         return Err(Error::Usage(why.into()));
     }
     kernel_text::read(name)

@@ -22,8 +22,8 @@ pub(super) struct Load {
     #[arg(value_name = "MODEL")]
     pub model: String,
     /// Threads to compute with [default: one for each core]
-    #[arg(short, long)]
-    pub threads: Option<usize>,
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub threads: Option<u16>,
     /// What activations are multiplied in: 8-bit groups (fast), or f32 (close to the exact model, slow)
     #[arg(long, value_enum, default_value_t = Activations::Q8)]
     pub activations: Activations,
@@ -39,11 +39,6 @@ pub(super) struct Loaded {
 impl Load {
     /// Fetches, opens, checks, packs.
     pub fn load(&self) -> Result<Loaded, Error> {
-        self.load_with(self.threads)
-    }
-
-    /// The same with another number of threads.
-    pub fn load_with(&self, threads: Option<usize>) -> Result<Loaded, Error> {
         let file = Gguf::open(pull::fetch(&self.model)?)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
         let template = match file.get::<&str>("tokenizer.chat_template")?.is_some() {
@@ -51,7 +46,7 @@ impl Load {
             false => None,
         };
         let mut options = CpuOptions { on_progress: Some(compile_progress()), ..CpuOptions::default() };
-        options.pool.threads = threads.unwrap_or(options.pool.threads);
+        options.pool.threads = self.threads.map_or(options.pool.threads, usize::from);
         let device = Device::cpu_with(options);
         let decoder = Decoder::load(&file, &device, self.activations)?;
         Ok(Loaded { decoder, tokenizer, template })

@@ -33,16 +33,16 @@ pub(super) struct Args {
     #[arg(long)]
     context: Option<usize>,
     /// Randomness; 0 always takes the most likely token
-    #[arg(long, default_value_t = 0.7)]
+    #[arg(long, default_value_t = 0.7, allow_negative_numbers = true)]
     temperature: f32,
     /// Choose among this many most likely tokens only; 0 means all
     #[arg(long, default_value_t = 0)]
     top_k: u32,
     /// Choose among the most likely tokens that make up this share of the probability
-    #[arg(long, default_value_t = 0.95)]
+    #[arg(long, default_value_t = 0.95, allow_negative_numbers = true)]
     top_p: f32,
     /// Drop tokens less likely than this share of the most likely one's probability
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     min_p: f32,
     /// Seed of the randomness: the same seed gives the same answer [default: a new one each time]
     #[arg(long)]

@@ -90,7 +90,8 @@ impl Decoder {
 
         embed::launch(&weights.embedding, &tokens, &mut work.x).dims(c.hidden).grid(rows).run(stream)?;
         for (layer, (keys, values)) in weights.layers.iter().zip(&mut kv.layers) {
-            work.input.norm(&work.x, &layer.attention_norm, rows, c, stream)?;
+            let next = work.input.forms_of(&layer.qkv);
+            work.input.norm(&work.x, &layer.attention_norm, rows, c, next, stream)?;
             work.input.project(&layer.qkv, rows, &mut work.qkv, false, stream)?;
             rope_and_cache::launch(
                 &work.qkv,
@@ -112,12 +113,15 @@ impl Decoder {
                 .cfg(ORDER)
                 .grid([c.kv_heads, items.shape()[0]])
                 .run(stream)?;
-            work.input.written(rows, c.q_width(), stream)?;
+            let next = work.input.forms_of(&layer.output);
+            work.input.written(rows, c.q_width(), next, stream)?;
             work.input.project(&layer.output, rows, &mut work.x, true, stream)?;
 
-            work.input.norm(&work.x, &layer.ffn_norm, rows, c, stream)?;
+            let next = work.input.forms_of(&layer.gate_up);
+            work.input.norm(&work.x, &layer.ffn_norm, rows, c, next, stream)?;
             work.input.project(&layer.gate_up, rows, &mut work.gate_up, false, stream)?;
-            work.input.swiglu(&work.gate_up, rows, c.ffn, stream)?;
+            let next = work.input.forms_of(&layer.down);
+            work.input.swiglu(&work.gate_up, rows, c.ffn, next, stream)?;
             work.input.project(&layer.down, rows, &mut work.x, true, stream)?;
         }
         self.head(batch)
@@ -141,7 +145,11 @@ impl Decoder {
             .dims(c.hidden)
             .grid(rows)
             .run(stream)?;
-        work.input.written(rows, c.hidden, stream)?;
+        let next = match &weights.head {
+            Some(head) => work.input.forms_of(head),
+            None => work.input.forms(&weights.embedding),
+        };
+        work.input.written(rows, c.hidden, next, stream)?;
         match &weights.head {
             Some(head) => work.input.project(head, rows, &mut work.logits, false, stream),
             None => work.input.product(&weights.embedding, rows, work.logits.view_mut()?, false, stream),

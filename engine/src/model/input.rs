@@ -24,7 +24,8 @@ const COLUMNS: usize = 64;
 /// Longest stretch of K in one tile.
 const LONGEST_K: usize = 4096;
 
-/// The input of the next product, for up to so many rows: quantised for [`Activations::Q8`], plain for [`Activations::F32`].
+/// The input of the next product, for up to so many rows: quantised or plain, as the activations and the weights ask
+/// (float weights are multiplied in f32).
 pub struct Input {
     activations: Activations,
     codes: Tensor<i8>,
@@ -45,27 +46,40 @@ impl Input {
         })
     }
 
-    /// The RMS norm of the first `rows` rows of `x`.
+    /// The RMS norm of the first `rows` rows of `x`, as `next` needs it.
     pub fn norm(
         &mut self,
         x: &Tensor<f32>,
         weight: &Tensor<f32>,
         rows: usize,
         c: &Config,
+        next: Forms,
         stream: &Stream,
     ) -> Result<(), Error> {
-        match self.activations {
-            Activations::Q8 => {
-                rms_norm_quantise::launch(x, weight, &mut self.codes, &mut self.scales, &mut self.sums, c.norm_eps)
-                    .dims(c.hidden / 32)
-                    .grid(rows)
-                    .run(stream)?
-            }
-            Activations::F32 => {
-                rms_norm::launch(x, weight, &mut self.plain, c.norm_eps).dims(c.hidden).grid(rows).run(stream)?
-            }
+        if next.codes {
+            rms_norm_quantise::launch(x, weight, &mut self.codes, &mut self.scales, &mut self.sums, c.norm_eps)
+                .dims(c.hidden / 32)
+                .grid(rows)
+                .run(stream)?;
+        }
+        if next.plain {
+            rms_norm::launch(x, weight, &mut self.plain, c.norm_eps).dims(c.hidden).grid(rows).run(stream)?;
         }
         Ok(())
+    }
+
+    /// What the product with `w` reads.
+    pub fn forms(&self, w: &PackedTensor) -> Forms {
+        forms(self.activations, w)
+    }
+
+    /// What the products of a projection read.
+    pub fn forms_of(&self, p: &Projection) -> Forms {
+        let all = p.parts.iter().map(|(w, _)| self.forms(w));
+        all.fold(Forms { codes: false, plain: false }, |a, b| Forms {
+            codes: a.codes || b.codes,
+            plain: a.plain || b.plain,
+        })
     }
 
     /// Where a kernel writes an input of `rows` rows, `k` wide; [`Input::written`] follows.
@@ -73,9 +87,9 @@ impl Input {
         Ok(self.plain.view_mut()?.slice(0, 0..rows)?.slice(1, 0..k)?)
     }
 
-    /// Makes what was written through [`Input::write`] the input of the next product.
-    pub fn written(&mut self, rows: usize, k: usize, stream: &Stream) -> Result<(), Error> {
-        if self.activations == Activations::Q8 {
+    /// Makes what was written through [`Input::write`] the input of the product that `next` describes.
+    pub fn written(&mut self, rows: usize, k: usize, next: Forms, stream: &Stream) -> Result<(), Error> {
+        if next.codes {
             let x = self.plain.slice(0, 0..rows)?.slice(1, 0..k)?;
             quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums)
                 .dims(k / 32)
@@ -85,14 +99,23 @@ impl Input {
         Ok(())
     }
 
-    /// SwiGLU of the first `rows` rows of `x` (gate and up side by side, `n` each).
-    pub fn swiglu(&mut self, x: &Tensor<f32>, rows: usize, n: usize, stream: &Stream) -> Result<(), Error> {
-        match self.activations {
-            Activations::Q8 => swiglu_quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums)
+    /// SwiGLU of the first `rows` rows of `x` (gate and up side by side, `n` each), as `next` needs it.
+    pub fn swiglu(
+        &mut self,
+        x: &Tensor<f32>,
+        rows: usize,
+        n: usize,
+        next: Forms,
+        stream: &Stream,
+    ) -> Result<(), Error> {
+        if next.codes {
+            swiglu_quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums)
                 .dims(n / 32)
                 .grid(rows)
-                .run(stream)?,
-            Activations::F32 => swiglu::launch(x, &mut self.plain).dims(n).grid(rows).run(stream)?,
+                .run(stream)?;
+        }
+        if next.plain {
+            swiglu::launch(x, &mut self.plain).dims(n).grid(rows).run(stream)?;
         }
         Ok(())
     }
@@ -126,8 +149,8 @@ impl Input {
         let (k, epilogue) = (w.k(), Epilogue { residual });
         let bk = tile_of_k(k, w.quant().block().max(32));
         let grid = |bm: usize| [w.n().div_ceil(COLUMNS), rows.div_ceil(bm)];
-        match self.activations {
-            Activations::Q8 => {
+        match forms(self.activations, w).codes {
+            true => {
                 let bm = rows.next_power_of_two().min(64);
                 let codes = self.codes.slice(0, 0..rows)?.slice(1, 0..k)?;
                 let scales = self.scales.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
@@ -138,7 +161,7 @@ impl Input {
                     .grid(grid(bm))
                     .run(stream)?
             }
-            Activations::F32 => {
+            false => {
                 let bm = rows.next_power_of_two().min(32);
                 let x = self.plain.slice(0, 0..rows)?.slice(1, 0..k)?;
                 linear::launch(x, w, y).dims(bm, COLUMNS, bk.min(256)).cfg(epilogue).grid(grid(bm)).run(stream)?
@@ -146,6 +169,18 @@ impl Input {
         }
         Ok(())
     }
+}
+
+/// The forms of an input that products with some weights read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms {
+    codes: bool,
+    plain: bool,
+}
+
+fn forms(activations: Activations, w: &PackedTensor) -> Forms {
+    let codes = activations == Activations::Q8 && !w.quant().is_float();
+    Forms { codes, plain: !codes }
 }
 
 /// The longest tile of K: all of it, or its largest divisor of a length that fits, in whole blocks.

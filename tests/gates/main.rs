@@ -1,0 +1,66 @@
+//! The speed gates of the CPU, `./x bench`: each is a ratio of figures taken beside each other in one run, so that it holds
+//! on a busy machine too. Medians; one thread, in thread CPU time, where the gate is not about threads or launches.
+//!
+//! Ends with exit code 1 if a gate fails. Those that need OpenBLAS are skipped, and counted, where there is none.
+
+mod blas;
+mod clock;
+mod launch;
+mod memory;
+mod peers;
+mod products;
+mod report;
+
+use std::process::ExitCode;
+
+use tegula::{
+    Device,
+    device::{CpuOptions, Level},
+    pool::PoolOptions,
+};
+
+/// What measuring gives.
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    // What would make OpenBLAS another than the one it is by itself.
+    for name in ["OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"] {
+        // SAFETY: no other thread is running yet.
+        unsafe { std::env::remove_var(name) };
+    }
+    match measure() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> Outcome<bool> {
+    let level = Level::choose()?;
+    println!("kernels for cpu:{}, {} CPUs", level.name(), PoolOptions::default().threads);
+    let peers = blas::Blas::find();
+    for peer in &peers {
+        println!("{}", peer.config);
+    }
+    if peers.is_empty() {
+        tegula_tests::skip("no OpenBLAS to compare with: `./x bench peers` installs it");
+    }
+    clock::ask_for_priority();
+    let device = |threads| {
+        let pool = PoolOptions { threads, ..PoolOptions::default() };
+        Device::cpu_with(CpuOptions { pool, ..CpuOptions::default() })
+    };
+    let one = device(1);
+    let mut gates = vec![products::micro_kernel(&one)?];
+    for n in [512, 1024] {
+        gates.extend(products::against_blas(&one, n, &peers)?);
+    }
+    gates.extend(memory::gates(&one)?);
+    gates.extend(launch::gates()?);
+    gates.push(products::two_threads(&one, &device(2))?);
+    println!();
+    Ok(report::print(&gates))
+}
