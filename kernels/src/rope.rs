@@ -50,7 +50,7 @@ fn rotate<HD: Dim>(
 /// For each token: turned queries into `q` [tokens, heads · d], turned keys and plain values into the cache at the token's
 /// slot.
 ///
-/// `qkv` [tokens, (q + 2·kv) · d]: queries, keys, values. `cos`, `sin` [positions, d/2]. `positions` [tokens]. `slots` [tokens] =
+/// `qkv` [tokens, (q + 2·kv) · d]: queries, keys, values. `cos`, `sin` [positions, d/2]. `positions[tokens]`. `slots[tokens]` =
 /// block · block size + offset, negative for a token that is not stored. `k_cache` [blocks, kv, d, block size], `v_cache`
 /// [blocks, kv, block size, d]. Dims: HD = d/2. Grid: tokens, q + 2·kv.
 #[kernel]

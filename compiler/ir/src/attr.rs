@@ -60,7 +60,9 @@ pub struct Attrs(Vec<(Key, Attr)>);
 
 impl Attrs {
     /// No attributes.
-    pub fn new() -> Attrs { Attrs::default() }
+    pub fn new() -> Attrs {
+        Attrs::default()
+    }
     /// Adds or replaces one.
     pub fn set(&mut self, key: Key, attr: Attr) {
         match self.0.binary_search_by_key(&key, |e| e.0) {
@@ -74,9 +76,13 @@ impl Attrs {
         self
     }
     /// The attribute under `key`.
-    pub fn get(&self, key: Key) -> Option<&Attr> { self.0.iter().find(|e| e.0 == key).map(|e| &e.1) }
+    pub fn get(&self, key: Key) -> Option<&Attr> {
+        self.0.iter().find(|e| e.0 == key).map(|e| &e.1)
+    }
     /// Whether `key` is there.
-    pub fn has(&self, key: Key) -> bool { self.get(key).is_some() }
+    pub fn has(&self, key: Key) -> bool {
+        self.get(key).is_some()
+    }
     /// A number.
     pub fn int(&self, key: Key) -> Option<i64> {
         match self.get(key) {
@@ -113,9 +119,13 @@ impl Attrs {
         }
     }
     /// All, in key order.
-    pub fn iter(&self) -> impl Iterator<Item = &(Key, Attr)> { self.0.iter() }
+    pub fn iter(&self) -> impl Iterator<Item = &(Key, Attr)> {
+        self.0.iter()
+    }
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool { self.0.is_empty() }
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 macro_rules! syms {

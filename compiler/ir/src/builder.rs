@@ -32,14 +32,18 @@ impl Builder {
         v
     }
     /// The type of a value.
-    pub fn ty(&self, v: Value) -> &Type { self.kernel.ty(v) }
+    pub fn ty(&self, v: Value) -> &Type {
+        self.kernel.ty(v)
+    }
     /// A new value in the innermost open region: a result or a region argument.
     pub fn value(&mut self, ty: Type) -> Value {
         self.home.push(self.ids[self.ids.len() - 1]);
         self.kernel.value(ty)
     }
     /// Whether `v` may be used now: it was made in a region that is still open.
-    pub fn is_visible(&self, v: Value) -> bool { self.home.get(v.0 as usize).is_some_and(|h| self.ids.contains(h)) }
+    pub fn is_visible(&self, v: Value) -> bool {
+        self.home.get(v.0 as usize).is_some_and(|h| self.ids.contains(h))
+    }
     /// Opens a region with arguments of these types.
     pub fn open(&mut self, args: &[Type]) -> Vec<Value> {
         self.open.push(Region::default());
@@ -55,7 +59,9 @@ impl Builder {
         v
     }
     /// Number of open regions, the kernel's body included.
-    pub fn depth(&self) -> usize { self.open.len() }
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
     /// Closes the innermost region. Must match an `open`.
     pub fn close(&mut self, yields: Vec<Value>) -> Region {
         assert!(self.open.len() > 1, "close without open");
@@ -65,10 +71,25 @@ impl Builder {
         r
     }
     /// Adds an op with results of these types.
-    pub fn op(&mut self, kind: OpKind, operands: &[Value], results: &[Type], attrs: Attrs, regions: Vec<Region>, loc: Loc) -> Vec<Value> {
+    pub fn op(
+        &mut self,
+        kind: OpKind,
+        operands: &[Value],
+        results: &[Type],
+        attrs: Attrs,
+        regions: Vec<Region>,
+        loc: Loc,
+    ) -> Vec<Value> {
         let results: Vec<Value> = results.iter().map(|t| self.value(t.clone())).collect();
         let last = self.open.len() - 1;
-        self.open[last].ops.push(Op { kind, operands: operands.to_vec(), results: results.clone(), attrs, regions, loc });
+        self.open[last].ops.push(Op {
+            kind,
+            operands: operands.to_vec(),
+            results: results.clone(),
+            attrs,
+            regions,
+            loc,
+        });
         results
     }
     /// Adds an op with one result and no regions.

@@ -60,15 +60,25 @@ pub enum Class {
 
 impl Elem {
     /// Bytes that one element takes in memory.
-    pub const fn bytes(self) -> usize { (self.bits() as usize).div_ceil(8) }
+    pub const fn bytes(self) -> usize {
+        (self.bits() as usize).div_ceil(8)
+    }
     /// Any floating-point type.
-    pub const fn is_float(self) -> bool { matches!(self.class(), Class::Float) }
+    pub const fn is_float(self) -> bool {
+        matches!(self.class(), Class::Float)
+    }
     /// A signed or unsigned integer (not `bool`).
-    pub const fn is_int(self) -> bool { matches!(self.class(), Class::Signed | Class::Unsigned) }
+    pub const fn is_int(self) -> bool {
+        matches!(self.class(), Class::Signed | Class::Unsigned)
+    }
     /// A signed integer.
-    pub const fn is_signed(self) -> bool { matches!(self.class(), Class::Signed) }
+    pub const fn is_signed(self) -> bool {
+        matches!(self.class(), Class::Signed)
+    }
     /// A float or an integer.
-    pub const fn is_num(self) -> bool { !matches!(self.class(), Class::Bool) }
+    pub const fn is_num(self) -> bool {
+        !matches!(self.class(), Class::Bool)
+    }
     /// The type in which sums of this type are accumulated: f32 for the floats below it, i32 for `bool` (a sum counts),
     /// the type itself otherwise.
     pub const fn accumulator(self) -> Elem {
@@ -81,14 +91,28 @@ impl Elem {
 }
 
 impl fmt::Display for Elem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(self.name()) }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Formats of packed (quantised or pre-arranged) weights. The *meaning* of a block is that of the GGUF type of the same
 /// name (source: ggml's `ggml-common.h` block structures); the *layout* in memory is the target's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(non_camel_case_types, missing_docs)]
-pub enum Quant { F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K }
+pub enum Quant {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q4_K,
+    Q5_K,
+    Q6_K,
+}
 
 impl Quant {
     /// Every format.
@@ -113,7 +137,9 @@ impl Quant {
         }
     }
     /// The format of that name.
-    pub fn from_name(name: &str) -> Option<Quant> { Quant::ALL.iter().copied().find(|q| q.name() == name) }
+    pub fn from_name(name: &str) -> Option<Quant> {
+        Quant::ALL.iter().copied().find(|q| q.name() == name)
+    }
     /// Elements of one GGUF block.
     pub const fn block(self) -> usize {
         match self {
@@ -138,11 +164,17 @@ impl Quant {
         }
     }
     /// Plain floats: used by `dot`, not by `dot_grouped`.
-    pub const fn is_float(self) -> bool { matches!(self, Quant::F32 | Quant::F16 | Quant::BF16) }
+    pub const fn is_float(self) -> bool {
+        matches!(self, Quant::F32 | Quant::F16 | Quant::BF16)
+    }
     /// Formats whose value is `scale * code + minimum`, so that `dot_grouped` needs the activations' group sums.
-    pub const fn has_min(self) -> bool { matches!(self, Quant::Q4_1 | Quant::Q5_1 | Quant::Q4_K | Quant::Q5_K) }
+    pub const fn has_min(self) -> bool {
+        matches!(self, Quant::Q4_1 | Quant::Q5_1 | Quant::Q4_K | Quant::Q5_K)
+    }
 }
 
 impl fmt::Display for Quant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(self.name()) }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }

@@ -58,7 +58,9 @@ impl Kernel {
         Value(self.types.len() as u32 - 1)
     }
     /// The type of a value.
-    pub fn ty(&self, v: Value) -> &Type { &self.types[v.0 as usize] }
+    pub fn ty(&self, v: Value) -> &Type {
+        &self.types[v.0 as usize]
+    }
     /// Adds a parameter.
     pub fn param(&mut self, name: impl Into<String>, ty: Type) -> Value {
         let v = self.value(ty);
@@ -114,5 +116,7 @@ impl Region {
 
 impl Op {
     /// The only result. Ops with one result by their type rule; anything else is a bug in the caller.
-    pub fn result(&self) -> Value { self.results[0] }
+    pub fn result(&self) -> Value {
+        self.results[0]
+    }
 }

@@ -60,11 +60,17 @@ macro_rules! ops {
 
 impl OpKind {
     /// The op's row.
-    pub fn info(self) -> &'static OpInfo { &TABLE[self as usize] }
+    pub fn info(self) -> &'static OpInfo {
+        &TABLE[self as usize]
+    }
     /// The op's name.
-    pub fn name(self) -> &'static str { self.info().name }
+    pub fn name(self) -> &'static str {
+        self.info().name
+    }
     /// Whether each result element depends on the operands' elements at the same index only.
-    pub fn is_elementwise(self) -> bool { self.info().family == Family::Elementwise }
+    pub fn is_elementwise(self) -> bool {
+        self.info().family == Family::Elementwise
+    }
 }
 
 ops! {

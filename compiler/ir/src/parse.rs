@@ -89,9 +89,13 @@ type R<T = ()> = Result<T, ParseError>;
 
 impl Kernel {
     /// Parses one kernel. The result is not verified: call [`Kernel::verify`].
-    pub fn parse(text: &str) -> R<Kernel> { Kernel::parse_with(text, None) }
+    pub fn parse(text: &str) -> R<Kernel> {
+        Kernel::parse_with(text, None)
+    }
     /// As [`Kernel::parse`], but ops without a location get their place in the text, which is called `file`.
-    pub fn parse_located(text: &str, file: &str) -> R<Kernel> { Kernel::parse_with(text, Some(file.into())) }
+    pub fn parse_located(text: &str, file: &str) -> R<Kernel> {
+        Kernel::parse_with(text, Some(file.into()))
+    }
 
     fn parse_with(text: &str, origin: Option<std::sync::Arc<str>>) -> R<Kernel> {
         let line_of = |at: usize| text[..at].matches('\n').count() + 1;
@@ -99,10 +103,23 @@ impl Kernel {
         for (token, span) in Token::lexer(text).spanned() {
             match token {
                 Ok(t) => tokens.push((t, span)),
-                Err(()) => return Err(ParseError { line: line_of(span.start), message: format!("unexpected text `{}`", &text[span]) }),
+                Err(()) => {
+                    return Err(ParseError {
+                        line: line_of(span.start),
+                        message: format!("unexpected text `{}`", &text[span]),
+                    });
+                }
             }
         }
-        let mut p = Parser { text, tokens, at: 0, kernel: Kernel::new(""), names: HashMap::new(), files: HashMap::new(), origin };
+        let mut p = Parser {
+            text,
+            tokens,
+            at: 0,
+            kernel: Kernel::new(""),
+            names: HashMap::new(),
+            files: HashMap::new(),
+            origin,
+        };
         p.kernel()?;
         if p.at < p.tokens.len() {
             return p.fail("the end of the text");
@@ -117,20 +134,29 @@ impl Parser<'_> {
             Some((_, span)) => (span.start, format!("`{}`", &self.text[span.clone()])),
             None => (self.text.len(), "the end".into()),
         };
-        Err(ParseError { line: self.text[..at].matches('\n').count() + 1, message: format!("expected {expected}, found {found}") })
+        Err(ParseError {
+            line: self.text[..at].matches('\n').count() + 1,
+            message: format!("expected {expected}, found {found}"),
+        })
     }
     fn error<T>(&self, message: String) -> R<T> {
         let at = self.tokens.get(self.at.saturating_sub(1)).map_or(self.text.len(), |t| t.1.start);
         Err(ParseError { line: self.text[..at].matches('\n').count() + 1, message })
     }
-    fn slice(&self) -> &str { self.tokens.get(self.at).map_or("", |t| &self.text[t.1.clone()]) }
-    fn is(&self, s: &str) -> bool { self.slice() == s }
+    fn slice(&self) -> &str {
+        self.tokens.get(self.at).map_or("", |t| &self.text[t.1.clone()])
+    }
+    fn is(&self, s: &str) -> bool {
+        self.slice() == s
+    }
     fn eat(&mut self, s: &str) -> bool {
         let yes = self.is(s);
         self.at += yes as usize;
         yes
     }
-    fn expect(&mut self, s: &str) -> R { if self.eat(s) { Ok(()) } else { self.fail(&format!("`{s}`")) } }
+    fn expect(&mut self, s: &str) -> R {
+        if self.eat(s) { Ok(()) } else { self.fail(&format!("`{s}`")) }
+    }
     fn word(&mut self, what: &str) -> R<String> {
         match self.tokens.get(self.at) {
             Some((Token::Word(w), _)) => {
@@ -161,7 +187,9 @@ impl Parser<'_> {
             _ => self.fail(what),
         }
     }
-    fn is_value(&self) -> bool { matches!(self.tokens.get(self.at), Some((Token::Value(_), _))) }
+    fn is_value(&self) -> bool {
+        matches!(self.tokens.get(self.at), Some((Token::Value(_), _)))
+    }
     fn raw_value(&mut self) -> R<u32> {
         match self.tokens.get(self.at) {
             Some((Token::Value(v), _)) => {
@@ -184,7 +212,9 @@ impl Parser<'_> {
     }
     fn uses(&mut self) -> R<Vec<Value>> {
         let raw = self.raw_values()?;
-        raw.into_iter().map(|v| self.names.get(&v).copied().map_or_else(|| self.error(format!("value %{v} is not defined")), Ok)).collect()
+        raw.into_iter()
+            .map(|v| self.names.get(&v).copied().map_or_else(|| self.error(format!("value %{v} is not defined")), Ok))
+            .collect()
     }
     fn define(&mut self, raw: u32, ty: Type) -> R<Value> {
         let v = self.kernel.value(ty);
@@ -422,7 +452,11 @@ impl Parser<'_> {
                 self.expect(",")?;
                 Type::QTile(QTileType { quant, k, n: self.number("an extent")? })
             }
-            w => return Elem::from_name(w).map(Type::scalar).map_or_else(|| self.error(format!("there is no type `{w}`")), Ok),
+            w => {
+                return Elem::from_name(w)
+                    .map(Type::scalar)
+                    .map_or_else(|| self.error(format!("there is no type `{w}`")), Ok);
+            }
         };
         self.expect(">")?;
         Ok(ty)

@@ -10,8 +10,8 @@
 //! }
 //! ```
 
-use crate::kernel::{Kernel, Op, Region, Value};
 use crate::attr::Attr;
+use crate::kernel::{Kernel, Op, Region, Value};
 use std::fmt::{self, Write};
 
 /// A kernel's text; see [`Kernel::text`].
@@ -22,22 +22,31 @@ struct Printer<'k> {
 
 impl Kernel {
     /// The kernel as text that parses back to an equal kernel (after [`Kernel::renumbered`]).
-    pub fn text(&self) -> String { self.to_string() }
+    pub fn text(&self) -> String {
+        self.to_string()
+    }
     /// The text without source locations: what cache keys and golden tests use.
-    pub fn text_without_locs(&self) -> String { Printer { kernel: self, locs: false }.text() }
+    pub fn text_without_locs(&self) -> String {
+        Printer { kernel: self, locs: false }.text()
+    }
 }
 
 impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { f.write_str(&Printer { kernel: self, locs: true }.text()) }
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Printer { kernel: self, locs: true }.text())
+    }
 }
 
-fn list(values: &[Value]) -> String { values.iter().map(|v| format!("%{}", v.0)).collect::<Vec<_>>().join(", ") }
+fn list(values: &[Value]) -> String {
+    values.iter().map(|v| format!("%{}", v.0)).collect::<Vec<_>>().join(", ")
+}
 
 impl Printer<'_> {
     fn text(&self) -> String {
         let mut s = String::new();
         let k = self.kernel;
-        let params: Vec<String> = k.body.args.iter().zip(&k.params).map(|(v, n)| format!("%{} {n:?}: {}", v.0, k.ty(*v))).collect();
+        let params: Vec<String> =
+            k.body.args.iter().zip(&k.params).map(|(v, n)| format!("%{} {n:?}: {}", v.0, k.ty(*v))).collect();
         let _ = writeln!(s, "kernel @{}({}) {{", k.name, params.join(", "));
         for op in &k.body.ops {
             self.op(op, 1, &mut s);

@@ -183,7 +183,11 @@ mod tests {
     use proptest::prelude::*;
 
     fn response() -> Response {
-        let site = Site { kind: SiteKind::Print { elem: "f32".into(), shape: vec![2, 4] }, message: "x =".into(), loc: Loc::new("a.rs", 3, 9) };
+        let site = Site {
+            kind: SiteKind::Print { elem: "f32".into(), shape: vec![2, 4] },
+            message: "x =".into(),
+            loc: Loc::new("a.rs", 3, 9),
+        };
         let meta = Meta { scratch_bytes: 4096, sites: vec![site], remarks: vec!["scalar loop".into()] };
         Response::Ok { bytes: vec![1, 2, 3], meta }
     }
@@ -196,8 +200,12 @@ mod tests {
 
     #[test]
     fn messages_come_back() {
-        let request =
-            Request { kernel: "kernel @k() {\n}\n".into(), target: "cpu:x86-64-v3".into(), emit: Emit::Asm, checked: true };
+        let request = Request {
+            kernel: "kernel @k() {\n}\n".into(),
+            target: "cpu:x86-64-v3".into(),
+            emit: Emit::Asm,
+            checked: true,
+        };
         let error = Response::Err { stage: "lower".into(), message: "no".into(), loc: Some(Loc::unknown()) };
         let stream = [framed(&request), framed(&response()), framed(&error)].concat();
         let mut from = &stream[..];

@@ -2,7 +2,7 @@
 //! A rule's message says what was expected and what was found; the verifier adds the op and its line.
 
 use crate::{
-    attr::{Attrs, AtomicKind, Key, MemOrder, Precision, ReduceKind},
+    attr::{AtomicKind, Attrs, Key, MemOrder, Precision, ReduceKind},
     elem::Elem,
     kernel::{Kernel, Op, Region, Value},
     types::{QTileType, TileType, Type, ViewFacts, ViewType},
@@ -108,7 +108,8 @@ pub(crate) fn broadcast(k: &Kernel, op: &Op) -> R {
     arity(op, 1, 1)?;
     let (a, r) = (tile(k, op, 0)?, out(k, op, 0)?);
     elem(r, a.elem, "the result")?;
-    let fits = a.shape.is_empty() || (a.rank() == r.rank() && a.shape.iter().zip(&r.shape).all(|(&x, &y)| x == y || x == 1));
+    let fits =
+        a.shape.is_empty() || (a.rank() == r.rank() && a.shape.iter().zip(&r.shape).all(|(&x, &y)| x == y || x == 1));
     ensure!(fits, "shape {:?} does not broadcast to {:?}", a.shape, r.shape);
     Ok(())
 }
@@ -116,7 +117,14 @@ pub(crate) fn reshape(k: &Kernel, op: &Op) -> R {
     arity(op, 1, 1)?;
     let (a, r) = (tile(k, op, 0)?, out(k, op, 0)?);
     elem(r, a.elem, "the result")?;
-    ensure!(a.len() == r.len(), "shapes {:?} ({} elements) and {:?} ({} elements) differ in size", a.shape, a.len(), r.shape, r.len());
+    ensure!(
+        a.len() == r.len(),
+        "shapes {:?} ({} elements) and {:?} ({} elements) differ in size",
+        a.shape,
+        a.len(),
+        r.shape,
+        r.len()
+    );
     Ok(())
 }
 pub(crate) fn permute(k: &Kernel, op: &Op) -> R {
@@ -125,7 +133,11 @@ pub(crate) fn permute(k: &Kernel, op: &Op) -> R {
     let perm = op.attrs.ints(Key::Perm).ok_or("attribute `perm` is missing")?;
     let mut seen = vec![false; a.rank()];
     for &p in perm {
-        ensure!(p >= 0 && (p as usize) < a.rank() && !std::mem::replace(&mut seen[p as usize], true), "{perm:?} is no permutation of {} axes", a.rank());
+        ensure!(
+            p >= 0 && (p as usize) < a.rank() && !std::mem::replace(&mut seen[p as usize], true),
+            "{perm:?} is no permutation of {} axes",
+            a.rank()
+        );
     }
     ensure!(perm.len() == a.rank(), "{perm:?} is no permutation of {} axes", a.rank());
     let want: Vec<usize> = perm.iter().map(|&p| a.shape[p as usize]).collect();
@@ -148,7 +160,9 @@ pub(crate) fn cat(k: &Kernel, op: &Op) -> R {
     want.shape[ax] = 0;
     for i in 0..op.operands.len() {
         let t = tile(k, op, i)?;
-        let fits = t.elem == first.elem && t.rank() == first.rank() && (0..t.rank()).all(|d| d == ax || t.shape[d] == first.shape[d]);
+        let fits = t.elem == first.elem
+            && t.rank() == first.rank()
+            && (0..t.rank()).all(|d| d == ax || t.shape[d] == first.shape[d]);
         ensure!(fits, "operands `{first}` and `{t}` may differ along axis {ax} only");
         want.shape[ax] += t.shape[ax];
     }
@@ -166,15 +180,33 @@ fn uniform(k: &Kernel, op: &Op, n: usize, ok: fn(Elem) -> bool, what: &str) -> R
     }
     Ok(())
 }
-fn bits(e: Elem) -> bool { !e.is_float() }
-pub(crate) fn unary_num(k: &Kernel, op: &Op) -> R { uniform(k, op, 1, Elem::is_num, "numbers") }
-pub(crate) fn unary_float(k: &Kernel, op: &Op) -> R { uniform(k, op, 1, Elem::is_float, "floats") }
-pub(crate) fn unary_bits(k: &Kernel, op: &Op) -> R { uniform(k, op, 1, bits, "integers and bool") }
-pub(crate) fn binary_num(k: &Kernel, op: &Op) -> R { uniform(k, op, 2, Elem::is_num, "numbers") }
-pub(crate) fn binary_float(k: &Kernel, op: &Op) -> R { uniform(k, op, 2, Elem::is_float, "floats") }
-pub(crate) fn binary_bits(k: &Kernel, op: &Op) -> R { uniform(k, op, 2, bits, "integers and bool") }
-pub(crate) fn binary_int(k: &Kernel, op: &Op) -> R { uniform(k, op, 2, Elem::is_int, "integers") }
-pub(crate) fn fma(k: &Kernel, op: &Op) -> R { uniform(k, op, 3, Elem::is_float, "floats") }
+fn bits(e: Elem) -> bool {
+    !e.is_float()
+}
+pub(crate) fn unary_num(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 1, Elem::is_num, "numbers")
+}
+pub(crate) fn unary_float(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 1, Elem::is_float, "floats")
+}
+pub(crate) fn unary_bits(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 1, bits, "integers and bool")
+}
+pub(crate) fn binary_num(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 2, Elem::is_num, "numbers")
+}
+pub(crate) fn binary_float(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 2, Elem::is_float, "floats")
+}
+pub(crate) fn binary_bits(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 2, bits, "integers and bool")
+}
+pub(crate) fn binary_int(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 2, Elem::is_int, "integers")
+}
+pub(crate) fn fma(k: &Kernel, op: &Op) -> R {
+    uniform(k, op, 3, Elem::is_float, "floats")
+}
 pub(crate) fn compare(k: &Kernel, op: &Op) -> R {
     arity(op, 2, 1)?;
     let (a, b) = (tile(k, op, 0)?, tile(k, op, 1)?);
@@ -215,7 +247,11 @@ pub(crate) fn reduce(k: &Kernel, op: &Op) -> R {
 fn reduce_elems(kind: ReduceKind, a: Elem, r: Elem) -> R {
     use ReduceKind::*;
     let ok = match kind {
-        Sum => (a == Elem::Bool && r.is_int()) || a == r || (a.is_float() == r.is_float() && r.bits() >= a.bits() && a.is_num() && r.is_num()),
+        Sum => {
+            (a == Elem::Bool && r.is_int())
+                || a == r
+                || (a.is_float() == r.is_float() && r.bits() >= a.bits() && a.is_num() && r.is_num())
+        }
         Prod => a.is_num() && (a == r || (a.is_float() == r.is_float() && r.bits() >= a.bits() && r.is_num())),
         Max | Min => a.is_num() && a == r,
         MaxNan | MinNan => a.is_float() && a == r,
@@ -292,7 +328,12 @@ pub(crate) fn take(k: &Kernel, op: &Op) -> R {
     let (a, ix, r) = (tile(k, op, 0)?, tile(k, op, 1)?, out(k, op, 0)?);
     let ax = axis(op, a.rank())?;
     ensure!(ix.elem.is_int(), "indices are integers, found `{}`", ix.elem);
-    ensure!(ix.rank() == a.rank() && (0..a.rank()).all(|d| d == ax || ix.shape[d] == a.shape[d]), "indices of shape {:?} for a tile of shape {:?}: only axis {ax} may differ", ix.shape, a.shape);
+    ensure!(
+        ix.rank() == a.rank() && (0..a.rank()).all(|d| d == ax || ix.shape[d] == a.shape[d]),
+        "indices of shape {:?} for a tile of shape {:?}: only axis {ax} may differ",
+        ix.shape,
+        a.shape
+    );
     same(r, &ix.with_elem(a.elem), "the result")
 }
 
@@ -357,7 +398,12 @@ pub(crate) fn store(k: &Kernel, op: &Op) -> R {
 /// Index tiles at operands 1..=rank, a mask at the end if there is one; returns their shape.
 fn indices<'k>(k: &'k Kernel, op: &Op, rank: usize, extra: usize) -> R<&'k [usize]> {
     let masked = op.attrs.has(Key::Masked);
-    ensure!(op.operands.len() == 1 + rank + extra + masked as usize, "takes {} operands, found {}", 1 + rank + extra + masked as usize, op.operands.len());
+    ensure!(
+        op.operands.len() == 1 + rank + extra + masked as usize,
+        "takes {} operands, found {}",
+        1 + rank + extra + masked as usize,
+        op.operands.len()
+    );
     let first = tile(k, op, 1)?;
     for i in 1..=rank {
         same(tile(k, op, i)?, &TileType::new(Elem::I64, first.shape.clone()), &format!("index {}", i - 1))?;
@@ -419,8 +465,18 @@ pub(crate) fn dot(k: &Kernel, op: &Op) -> R {
     let (a, b, c) = (tile(k, op, 0)?, tile(k, op, 1)?, tile(k, op, 2)?);
     ensure!(a.rank() == 2 && b.rank() == 2 && c.rank() == 2, "works on tiles of rank 2, found `{a}`, `{b}`, `{c}`");
     ensure!(a.shape[1] == b.shape[0], "the contracted extents {} and {} differ", a.shape[1], b.shape[0]);
-    ensure!(c.shape == [a.shape[0], b.shape[1]], "the accumulator must have shape {:?}, found {:?}", [a.shape[0], b.shape[1]], c.shape);
-    ensure!(a.elem == b.elem || (a.elem.bits() == 8 && b.elem.bits() == 8 && a.elem.is_float() && b.elem.is_float()), "`{}` times `{}`", a.elem, b.elem);
+    ensure!(
+        c.shape == [a.shape[0], b.shape[1]],
+        "the accumulator must have shape {:?}, found {:?}",
+        [a.shape[0], b.shape[1]],
+        c.shape
+    );
+    ensure!(
+        a.elem == b.elem || (a.elem.bits() == 8 && b.elem.bits() == 8 && a.elem.is_float() && b.elem.is_float()),
+        "`{}` times `{}`",
+        a.elem,
+        b.elem
+    );
     let acc = match a.elem {
         Elem::I8 | Elem::U8 => Elem::I32,
         e if e.is_float() => e.accumulator(),
@@ -438,9 +494,19 @@ pub(crate) fn dot_grouped(k: &Kernel, op: &Op) -> R {
     let (a, s, u, acc) = (tile(k, op, 0)?, tile(k, op, 1)?, tile(k, op, 2)?, tile(k, op, 4)?);
     let w = qtile(k, op.operands[3])?;
     ensure!(!w.quant.is_float(), "works on quantised formats, found `{}`: use `dot` with `dequant`", w.quant);
-    ensure!(a.rank() == 2 && a.elem == Elem::I8 && a.shape[1] == w.k, "codes must be `i8` of shape (M, {}), found `{a}`", w.k);
+    ensure!(
+        a.rank() == 2 && a.elem == Elem::I8 && a.shape[1] == w.k,
+        "codes must be `i8` of shape (M, {}), found `{a}`",
+        w.k
+    );
     let m = a.shape[0];
-    ensure!(w.k % w.quant.block() == 0, "k = {} is no multiple of the block of `{}` ({})", w.k, w.quant, w.quant.block());
+    ensure!(
+        w.k % w.quant.block() == 0,
+        "k = {} is no multiple of the block of `{}` ({})",
+        w.k,
+        w.quant,
+        w.quant.block()
+    );
     same(s, &TileType::new(Elem::F32, [m, w.k / 32]), "the scales")?;
     same(u, &TileType::new(Elem::I32, [m, w.k / 32]), "the code sums")?;
     same(acc, &TileType::new(Elem::F32, [m, w.n]), "the accumulator")?;
@@ -483,7 +549,10 @@ pub(crate) fn for_loop(k: &Kernel, op: &Op) -> R {
     same(lo, tile(k, op, 1)?, "lo and hi")?;
     same(lo, tile(k, op, 2)?, "lo and step")?;
     let body = region(op, 0)?;
-    ensure!(!body.args.is_empty() && k.ty(body.args[0]) == k.ty(op.operands[0]), "the body's first argument is the index");
+    ensure!(
+        !body.args.is_empty() && k.ty(body.args[0]) == k.ty(op.operands[0]),
+        "the body's first argument is the index"
+    );
     carried(k, op, &op.operands[3..], &body.args[1..], body)
 }
 fn carried(k: &Kernel, op: &Op, inits: &[Value], args: &[Value], body: &Region) -> R {
@@ -494,7 +563,10 @@ fn carried(k: &Kernel, op: &Op, inits: &[Value], args: &[Value], body: &Region) 
 pub(crate) fn while_loop(k: &Kernel, op: &Op) -> R {
     let (cond, body) = (region(op, 0)?, region(op, 1)?);
     types_match(k, &op.operands, &cond.args, "initial value and argument of the condition")?;
-    ensure!(cond.yields.len() == 1 && k.ty(cond.yields[0]).is_scalar_of(Elem::Bool), "the condition gives one scalar bool");
+    ensure!(
+        cond.yields.len() == 1 && k.ty(cond.yields[0]).is_scalar_of(Elem::Bool),
+        "the condition gives one scalar bool"
+    );
     carried(k, op, &op.operands, &body.args, body)
 }
 pub(crate) fn if_else(k: &Kernel, op: &Op) -> R {

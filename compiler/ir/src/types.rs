@@ -71,22 +71,36 @@ pub struct QTileType {
 
 impl TileType {
     /// A tile type.
-    pub fn new(elem: Elem, shape: impl Into<Vec<usize>>) -> TileType { TileType { elem, shape: shape.into() } }
+    pub fn new(elem: Elem, shape: impl Into<Vec<usize>>) -> TileType {
+        TileType { elem, shape: shape.into() }
+    }
     /// Number of elements.
-    pub fn len(&self) -> usize { self.shape.iter().product() }
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
     /// Whether there is no element (never for a type that the verifier accepts).
-    pub fn is_empty(&self) -> bool { self.len() == 0 }
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
     /// Number of axes.
-    pub fn rank(&self) -> usize { self.shape.len() }
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
     /// The same shape with another element type.
-    pub fn with_elem(&self, elem: Elem) -> TileType { TileType { elem, shape: self.shape.clone() } }
+    pub fn with_elem(&self, elem: Elem) -> TileType {
+        TileType { elem, shape: self.shape.clone() }
+    }
 }
 
 impl Type {
     /// A tile type.
-    pub fn tile(elem: Elem, shape: impl Into<Vec<usize>>) -> Type { Type::Tile(TileType::new(elem, shape)) }
+    pub fn tile(elem: Elem, shape: impl Into<Vec<usize>>) -> Type {
+        Type::Tile(TileType::new(elem, shape))
+    }
     /// A scalar type.
-    pub fn scalar(elem: Elem) -> Type { Type::tile(elem, []) }
+    pub fn scalar(elem: Elem) -> Type {
+        Type::tile(elem, [])
+    }
     /// The tile type, if it is one.
     pub fn as_tile(&self) -> Option<&TileType> {
         match self {
@@ -108,7 +122,9 @@ impl Type {
 }
 
 impl From<TileType> for Type {
-    fn from(t: TileType) -> Type { Type::Tile(t) }
+    fn from(t: TileType) -> Type {
+        Type::Tile(t)
+    }
 }
 
 impl fmt::Display for TileType {

@@ -6,11 +6,26 @@ fn sample() -> Kernel {
     let mut b = Builder::new("demo::sum");
     let facts = ViewFacts { unit: true, align16: false, small: true };
     let x = b.param("x", Type::View(ViewType { elem: Elem::F32, rank: 2, mutable: false, facts }));
-    let y = b.param("a \"quoted\" name", Type::View(ViewType { elem: Elem::F32, rank: 2, mutable: true, facts: ViewFacts::default() }));
+    let y = b.param(
+        "a \"quoted\" name",
+        Type::View(ViewType { elem: Elem::F32, rank: 2, mutable: true, facts: ViewFacts::default() }),
+    );
     let n = b.param("n", Type::scalar(Elem::I32));
     let at = |line| Loc::new("src/k.rs", line, 5);
-    let zero = b.op1(OpKind::Const, &[], Type::scalar(Elem::I32), Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_i64(Elem::I32, 0))), at(1));
-    let one = b.op1(OpKind::Const, &[], Type::scalar(Elem::I32), Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_i64(Elem::I32, 1))), at(1));
+    let zero = b.op1(
+        OpKind::Const,
+        &[],
+        Type::scalar(Elem::I32),
+        Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_i64(Elem::I32, 0))),
+        at(1),
+    );
+    let one = b.op1(
+        OpKind::Const,
+        &[],
+        Type::scalar(Elem::I32),
+        Attrs::new().with(Key::Value, Attr::Scalar(Scalar::from_i64(Elem::I32, 1))),
+        at(1),
+    );
     let tile = Type::tile(Elem::F32, [1, 48]);
     let nan = Scalar::from_bits(Elem::F32, 0x7fc00001);
     let init = b.op1(OpKind::Const, &[], tile.clone(), Attrs::new().with(Key::Value, Attr::Scalar(nan)), at(2));
@@ -21,7 +36,13 @@ fn sample() -> Kernel {
     let s = b.op1(OpKind::Add, &[v, args[1]], tile.clone(), Attrs::new(), Loc::unknown());
     let body = b.close(vec![s]);
     let r = b.op(OpKind::For, &[zero, n, one, init], &[tile], Attrs::new(), vec![body], at(3))[0];
-    let m = b.op1(OpKind::Reduce, &[r], Type::tile(Elem::F32, [1, 1]), Attrs::new().with(Key::Axis, Attr::Int(1)).with(Key::Kind, ReduceKind::MaxNan.into()), at(6));
+    let m = b.op1(
+        OpKind::Reduce,
+        &[r],
+        Type::tile(Elem::F32, [1, 1]),
+        Attrs::new().with(Key::Axis, Attr::Int(1)).with(Key::Kind, ReduceKind::MaxNan.into()),
+        at(6),
+    );
     let i0 = b.op1(OpKind::Cast, &[zero], Type::scalar(Elem::I64), Attrs::new(), at(7));
     b.op(OpKind::Store, &[y, i0, i0, m], &[], Attrs::new(), vec![], at(7));
     b.finish()
