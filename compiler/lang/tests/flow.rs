@@ -5,6 +5,7 @@
     clippy::never_loop,
     clippy::nonminimal_bool,
     clippy::possible_missing_else,
+    clippy::single_match,
     clippy::unnecessary_operation
 )]
 extern crate tegula_lang as tegula;
@@ -40,6 +41,8 @@ both! {
     if_let |a, b| { let mut s = a; let o = Some(3); if let Some(k) = o && k > 2 { for i in 0..b { s += k * i; } } let Some(q) = o else { return s; }; s + q }
     nested_value |a, b| { let v = { let t = if a > 0 { if b > 2 { a } else { b } } else { a - b }; t * 2 }; let (x, y) = if v > 3 { (v, a) } else { (b, v) }; x * 10 + y }
     both_moved |a, b| { let mut v = [a, b]; if a > b { let [p, q] = v; v = [q, p]; } v[0] * 5 + v[1] }
+    borrowed_elements |a, b| { let mut v = vec![a, b]; for x in v.iter_mut() { for k in 0..b { bump(x, k); } } let mut t = [St { m: a, l: b }, St { m: b, l: a }]; for s in &mut t { for k in 0..b { s.step(k); if s.l > 9 { s.step(a); } } } for (i, s) in t.iter_mut().enumerate() { let at = i; for k in 0..b { s.m = s.m + k; bump(&mut *v.get_mut(at).unwrap(), k); } } v[0] + 3 * v[1] + 5 * t[0].m + 7 * t[0].l + 11 * t[1].l }
+    borrowed_parts |a, b| { let mut o = Some(St { m: a, l: b }); if let Some(s) = &mut o { for k in 0..b { s.step(k); } } match o.as_mut() { Some(s) => { for k in 0..b { bump(&mut s.m, k); s.step(a); } } None => {} } let mut v = [a, b]; if let Some(x) = v.last_mut() { for k in 0..b { bump(x, k); } } let s = o.unwrap(); s.m + 3 * s.l + 5 * v[1] }
     long_chain |a, b| { let mut s = scalar(0); for i in 0..b { let t = if i == 0 { a } else if i == 1 { a * a } else if i == 2 { -a } else { b - i }; s = s * 3 + t; } s }
 }
 

@@ -326,6 +326,27 @@ fn moving() {
 }
 
 #[test]
+fn derived_extents() {
+    #[kernel]
+    fn k<BM: Dim, BN: Dim>(x: View<f32, 2>, flat: ViewMut<f32, 1>, halves: ViewMut<f32, 2>, longer: ViewMut<f32, 2>) {
+        let t = x.load::<(BM, BN)>((0, 0));
+        flat.store(0, t.reshape::<(Prod<BM, BN>,)>());
+        let (even, odd) = t.reshape::<(BM, Half<BN>, C<2>)>().split();
+        halves.store((0, 0), even - odd);
+        let both = t.cat::<0, _>(x.load::<(C<1>, BN)>((1, 0)));
+        longer.store((0, 0), both.max::<1>() + zeros::<f32, (Sum<BM, C<1>>, One)>());
+    }
+    let x = Tensor::new(&[3, 6], random_f32(8));
+    let (mut flat, mut halves) = (Tensor::<f32>::poisoned(&[18]), Tensor::<f32>::poisoned(&[3, 3]));
+    let mut longer = Tensor::<f32>::poisoned(&[4, 1]);
+    k::launch(&x, &mut flat, &mut halves, &mut longer).dims(3, 6).grid(1).run(&Oracle::default()).unwrap();
+    assert_eq!(flat.data, x.data);
+    assert_eq!(halves.data, x.data.chunks(2).map(|p| p[0] - p[1]).collect::<Vec<_>>());
+    let max = |r: usize| x.data[r * 6..][..6].iter().cloned().fold(f32::MIN, f32::max);
+    assert_eq!(longer.data, [max(0), max(1), max(2), max(1)]);
+}
+
+#[test]
 fn order() {
     let (x, y) = matrix!(|x: f32| f32, [3, 5], (0, 0), x.sort());
     let sorted = |r: &[f32]| {

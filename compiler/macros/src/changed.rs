@@ -10,8 +10,8 @@ use syn::visit::{self, Visit};
 use syn::*;
 
 /// What the code that `walk` visits may change, as places; a place that holds another stands for it.
-pub fn changed(outer: &Scopes, walk: impl FnOnce(&mut Changed)) -> Vec<Expr> {
-    let mut c = Changed { outer, inner: Scopes::new(), found: vec![] };
+pub fn changed(outer: &Scopes, walk: impl FnOnce(&mut Changed)) -> (Vec<Expr>, Vec<Error>) {
+    let mut c = Changed { outer, inner: Scopes::new(), found: vec![], unclear: vec![] };
     walk(&mut c);
     let mut kept: Vec<&Place> = vec![];
     for (i, p) in c.found.iter().enumerate() {
@@ -21,7 +21,7 @@ pub fn changed(outer: &Scopes, walk: impl FnOnce(&mut Changed)) -> Vec<Expr> {
             kept.push(p);
         }
     }
-    kept.into_iter().map(|p| p.expr.clone()).collect()
+    (kept.into_iter().map(|p| p.expr.clone()).collect(), c.unclear)
 }
 
 /// What a closure's body assigns or borrows mutably itself, as paths.
@@ -91,6 +91,8 @@ pub struct Changed<'s> {
     /// Declared inside the code: not of interest.
     inner: Scopes,
     found: Vec<Place>,
+    /// Uses that may change something, or not: the author must say.
+    unclear: Vec<Error>,
 }
 
 impl Changed<'_> {
@@ -107,7 +109,7 @@ impl Changed<'_> {
         }
         match self.outer.get(place.base()) {
             None => return,
-            Some(Kind::Plain) if !certain => return,
+            Some(Kind::Plain | Kind::MaybeRefMut) if !certain => return,
             // The variable holds a reference: what it refers to changes.
             Some(Kind::RefMut) if place.is_variable() => {
                 let v = &place.expr;
@@ -116,6 +118,21 @@ impl Changed<'_> {
             _ => {}
         }
         self.found.push(place);
+    }
+
+    /// A variable that may be a `&mut`, handed on as it is.
+    fn hand_on(&mut self, e: &Expr) {
+        if let Some(p) = Place::of(e)
+            && p.is_variable()
+            && self.inner.get(p.base()).is_none()
+            && self.outer.get(p.base()) == Some(Kind::MaybeRefMut)
+        {
+            let name = p.base().to_string();
+            self.unclear.push(Error::new_spanned(
+                e,
+                format!("`{name}` may be a `&mut` that changes here: write `&mut *{name}`, or give it another name before if it is a plain value"),
+            ));
+        }
     }
 
     fn scoped(&mut self, f: impl FnOnce(&mut Self)) {
@@ -195,9 +212,15 @@ impl<'a> Visit<'a> for Changed<'_> {
         }
         visit::visit_expr_reference(self, r);
     }
+    fn visit_expr_call(&mut self, c: &'a ExprCall) {
+        c.args.iter().for_each(|a| self.hand_on(a));
+        visit::visit_expr_call(self, c);
+    }
     /// `rng.next()`: the borrow does not show.
     fn visit_expr_method_call(&mut self, m: &'a ExprMethodCall) {
         self.add(&m.receiver, false);
+        self.hand_on(&m.receiver);
+        m.args.iter().for_each(|a| self.hand_on(a));
         visit::visit_expr_method_call(self, m);
     }
     /// `step(state)` where `state: &mut State`.
@@ -225,9 +248,10 @@ impl<'a> Visit<'a> for Changed<'_> {
         if let Ok(args) = parser.parse2(m.tokens.clone()) {
             // Detached from the tree that is walked, so walked by itself.
             for e in &args {
-                let mut part = Changed { outer: self.outer, inner: self.inner.clone(), found: vec![] };
+                let mut part = Changed { outer: self.outer, inner: self.inner.clone(), found: vec![], unclear: vec![] };
                 part.visit_expr(e);
                 self.found.extend(part.found);
+                self.unclear.extend(part.unclear);
             }
             return;
         }

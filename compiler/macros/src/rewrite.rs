@@ -4,7 +4,7 @@
 //! The calls take the spans of the user's own tokens, hygiene included: so errors, and the locations of ops, point at
 //! these tokens.
 
-use crate::changed::{changed, changed_directly};
+use crate::changed::{Changed, changed, changed_directly};
 use crate::scopes::{Place, Scopes, stores_mut};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote_spanned};
@@ -66,6 +66,13 @@ impl Rewrite {
         self.scopes.close();
     }
 
+    /// What code may change that is declared around it.
+    fn changed(&mut self, walk: impl FnOnce(&mut Changed)) -> Vec<Expr> {
+        let (places, unclear) = changed(&self.scopes, walk);
+        self.errors.extend(unclear);
+        places
+    }
+
     /// Rewrites what is inside a construct.
     fn inside(&mut self, c: Construct, f: impl FnOnce(&mut Self)) {
         self.around.push(c);
@@ -110,7 +117,7 @@ impl Rewrite {
     }
 
     fn if_else(&mut self, i: &mut ExprIf) -> TokenStream {
-        let places = changed(&self.scopes, |c| {
+        let places = self.changed(|c| {
             use syn::visit::Visit;
             c.visit_block(&i.then_branch);
             if let Some((_, e)) = &i.else_branch {
@@ -157,7 +164,9 @@ impl Rewrite {
     }
 
     fn for_loop(&mut self, f: &mut ExprForLoop) -> TokenStream {
-        let places = changed(&self.scopes, |c| {
+        // Before the rewrite, which hides what it goes over.
+        let over = (*f.expr).clone();
+        let places = self.changed(|c| {
             use syn::visit::Visit;
             c.declare(&f.pat);
             c.visit_block(&f.body);
@@ -191,7 +200,7 @@ impl Rewrite {
         let label = f.label.as_ref().map(|l| l.name.ident.clone());
         self.inside(Construct::Protocol { name: name.clone(), is_loop: true, label }, |s| {
             s.scoped(|s| {
-                s.scopes.declare(&f.pat);
+                s.scopes.declare_from(&f.pat, &over);
                 s.visit_block_mut(&mut f.body);
             })
         });
@@ -207,7 +216,7 @@ impl Rewrite {
     }
 
     fn while_loop(&mut self, w: &mut ExprWhile) -> TokenStream {
-        let places = changed(&self.scopes, |c| {
+        let places = self.changed(|c| {
             use syn::visit::Visit;
             c.visit_expr(&w.cond);
             c.visit_block(&w.body);
@@ -239,8 +248,9 @@ impl Rewrite {
                 self.let_condition(&mut b.right);
             }
             Expr::Let(l) => {
+                let value = (*l.expr).clone();
                 self.visit_expr_mut(&mut l.expr);
-                self.scopes.declare(&l.pat);
+                self.scopes.declare_from(&l.pat, &value);
             }
             e => self.visit_expr_mut(e),
         }
@@ -288,7 +298,7 @@ impl Rewrite {
     }
 
     fn closure(&mut self, c: &mut ExprClosure) {
-        let places = changed(&self.scopes, |s| {
+        let places = self.changed(|s| {
             use syn::visit::Visit;
             c.inputs.iter().for_each(|p| s.declare(p));
             s.visit_expr(&c.body);
@@ -366,15 +376,19 @@ impl VisitMut for Rewrite {
         self.scopes.declare_local(l);
     }
 
-    fn visit_arm_mut(&mut self, a: &mut Arm) {
-        self.scoped(|s| {
-            s.visit_pat_mut(&mut a.pat);
-            s.scopes.declare(&a.pat);
-            if let Some((_, guard)) = &mut a.guard {
-                s.let_condition(guard);
-            }
-            s.visit_expr_mut(&mut a.body);
-        })
+    fn visit_expr_match_mut(&mut self, m: &mut ExprMatch) {
+        let value = (*m.expr).clone();
+        self.visit_expr_mut(&mut m.expr);
+        for a in &mut m.arms {
+            self.scoped(|s| {
+                s.visit_pat_mut(&mut a.pat);
+                s.scopes.declare_from(&a.pat, &value);
+                if let Some((_, guard)) = &mut a.guard {
+                    s.let_condition(guard);
+                }
+                s.visit_expr_mut(&mut a.body);
+            })
+        }
     }
 
     // Patterns, types, constants and items hold no code of the kernel.

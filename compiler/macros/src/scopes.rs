@@ -11,8 +11,10 @@ pub enum Kind {
     Plain,
     /// With `mut`.
     Mut,
-    /// A parameter of type `&mut T`: a mention may change what it refers to.
+    /// Of type `&mut T`: a mention may change what it refers to.
     RefMut,
+    /// Part of what an iterator over `&mut T` gives, as in `(i, x)` of `v.iter_mut().enumerate()`: `&mut T` or not.
+    MaybeRefMut,
 }
 
 /// The declared variables, innermost scope last.
@@ -53,6 +55,29 @@ impl Scopes {
             fn visit_expr(&mut self, _: &'p Expr) {}
         }
         Names(self).visit_pat(pattern);
+    }
+
+    /// Declares what a pattern binds to parts of `value`, which may be borrowed mutably: `for x in v.iter_mut()`,
+    /// `if let Some(x) = &mut o`.
+    pub fn declare_from(&mut self, pattern: &Pat, value: &Expr) {
+        self.declare(pattern);
+        if !stores_mut(value) {
+            return;
+        }
+        struct Idents(Vec<String>);
+        impl<'p> Visit<'p> for Idents {
+            fn visit_pat_ident(&mut self, p: &'p PatIdent) {
+                self.0.push(p.ident.to_string());
+                visit::visit_pat_ident(self, p);
+            }
+            fn visit_expr(&mut self, _: &'p Expr) {}
+        }
+        let mut names = Idents(vec![]);
+        names.visit_pat(pattern);
+        let kind = if matches!(pattern, Pat::Tuple(_)) { Kind::MaybeRefMut } else { Kind::RefMut };
+        for n in names.0 {
+            self.insert(n, kind);
+        }
     }
 
     /// Declares what a `let` binds.
