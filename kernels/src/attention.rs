@@ -83,7 +83,9 @@ pub fn attention<BT: Dim, G: Dim, D: Dim, B: Dim>(
         for block in range(first, min(first + order.blocks_per_cut, blocks)) {
             let page = tables.at((sequence, block));
             let k = k_cache.load::<(One, One, D, B)>((page, head, 0, 0)).reshape::<(D, B)>().cast::<f32>();
-            let v = v_cache.load::<(One, One, B, D)>((page, head, 0, 0)).reshape::<(B, D)>().cast::<f32>();
+            // A block may hold anything past the last token: −∞ hides its scores, but 0 · NaN would be NaN.
+            let values = v_cache.narrow::<2>(0, position + count - block * B::extent() as i32);
+            let v = values.load::<(One, One, B, D)>((page, head, 0, 0)).reshape::<(B, D)>().cast::<f32>();
             let columns = (iota::<B>() + block * B::extent() as i32).reshape::<(One, B)>();
             let s = select(columns <= rows, dot(q, k, zeros()), f32::NEG_INFINITY);
             part.block(s, v);

@@ -51,7 +51,9 @@ impl Case {
             counts.iter().map(|&n| (0..n).map(|_| free.pop().unwrap() as i32).collect()).collect();
         let (mut k, mut v) = (vec![f16::NAN; blocks * kv * d * block], vec![f16::NAN; blocks * kv * d * block]);
         for (s, table) in sequences.iter().zip(&tables) {
-            for (t, h, i) in (0..s.cached + s.new).flat_map(|t| (0..kv).flat_map(move |h| (0..d).map(move |i| (t, h, i)))) {
+            for (t, h, i) in
+                (0..s.cached + s.new).flat_map(|t| (0..kv).flat_map(move |h| (0..d).map(move |i| (t, h, i))))
+            {
                 let base = table[t / block] as usize * kv + h;
                 k[(base * d + i) * block + t % block] = f16::from_f32(rng.float() * 2.0);
                 v[(base * block + t % block) * d + i] = f16::from_f32(rng.float() * 5.0);
@@ -81,7 +83,9 @@ impl Case {
                     let q = &self.q[row * self.shape.width() + head * d..][..d];
                     let base = |t: usize| table[t / block] as usize * kv + head / group;
                     let scores: Vec<f64> = (0..=position)
-                        .map(|t| (0..d).map(|i| f64::from(q[i]) * keys[(base(t) * d + i) * block + t % block].to_f64()).sum())
+                        .map(|t| {
+                            (0..d).map(|i| f64::from(q[i]) * keys[(base(t) * d + i) * block + t % block].to_f64()).sum()
+                        })
                         .map(|s: f64| s * f64::from(SCALE))
                         .collect();
                     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -106,20 +110,21 @@ impl Case {
         let q = tensor([tokens, width], &self.q);
         let longest = self.tables.iter().map(Vec::len).max().unwrap();
         // Table entries past a sequence's blocks name a block that holds NaN.
-        let rows = self.tables.iter().flat_map(|t| (0..longest).map(|i| t.get(i).copied().unwrap_or(self.blocks as i32 - 1)));
+        let rows =
+            self.tables.iter().flat_map(|t| (0..longest).map(|i| t.get(i).copied().unwrap_or(self.blocks as i32 - 1)));
         let tables = tensor([self.tables.len(), longest], &rows.collect::<Vec<_>>());
         let mut out = Tensor::<f32>::poisoned([tokens, width]).unwrap();
         let mut launches: Vec<Vec<i32>> = vec![];
         let mut first = 0;
         for (sequence, s) in self.sequences.iter().enumerate() {
-            for start in (0..s.new).step_by(bt.min(chunk)) {
-                // An item never crosses a chunk's end.
-                let until_chunk_ends = chunk - start % chunk;
-                let count = bt.min(until_chunk_ends).min(s.new - start);
+            let mut start = 0;
+            while start < s.new {
+                // An item does not go over the end of a chunk.
+                let count = bt.min(chunk - start % chunk).min(s.new - start);
                 let item = [first + start, count, s.cached + start, sequence].map(|x| x as i32);
-                let launch = start / chunk;
-                launches.resize(launches.len().max(launch + 1), vec![]);
-                launches[launch].extend(item);
+                launches.resize(launches.len().max(start / chunk + 1), vec![]);
+                launches[start / chunk].extend(item);
+                start += count;
             }
             first += s.new;
         }
@@ -173,7 +178,11 @@ fn bits_do_not_depend_on_tiles_chunks_or_the_batch() {
             assert!(want.iter().all(|x| x.is_finite()));
             for (bt, chunk) in [(16, usize::MAX), (4, usize::MAX), (16, 7), (1, 7), (16, 1), (4, 9)] {
                 let got = case.run(stream, bt, chunk, 2);
-                same_bits(&format!("G = {group}, BT = {bt}, chunks of {chunk}, {}", stream.device().name()), &got, &want);
+                same_bits(
+                    &format!("G = {group}, BT = {bt}, chunks of {chunk}, {}", stream.device().name()),
+                    &got,
+                    &want,
+                );
             }
             // Each sequence alone.
             let mut first = 0;
