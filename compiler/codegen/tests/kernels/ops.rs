@@ -352,3 +352,38 @@ fn products_of_widened_tiles() {
         }
     }
 }
+
+/// A sum's order depends on its axis and extent only: a column of a wide tile is the same sum as a tile of one column.
+#[test]
+fn sums_do_not_depend_on_the_other_extents() {
+    let sum = |columns: usize, axis: usize| -> Vec<u64> {
+        let (shape, out) = if axis == 0 { ([100, columns], [1, columns]) } else { ([columns, 100], [columns, 1]) };
+        let text = format!(
+            "kernel @k(%0 \"x\": view<f32, 2, unit>, %1 \"y\": view_mut<f32, 2, unit>) {{
+              %2 = const {{value = 0: i64}} : i64
+              %3 = load %0, %2, %2 : tile<f32, {}, {}>
+              %4 = reduce %3 {{axis = {axis}, kind = sum}} : tile<f32, {}, {}>
+              store %1, %2, %2, %4
+            }}",
+            shape[0], shape[1], out[0], out[1]
+        );
+        let mut rng = Rng(31);
+        let column: Vec<u64> = (0..100).map(|_| rng.bits(Elem::F32)).collect();
+        let values = (0..shape[0] * shape[1]).map(|i| column[if axis == 0 { i / columns } else { i % 100 }]);
+        let mut args = [
+            Arg::view(Elem::F32, &shape.map(|n| n as i64), values.collect::<Vec<_>>()),
+            Arg::view(Elem::F32, &out.map(|n| n as i64), vec![0; columns]),
+        ];
+        let Some(target) = targets().pop() else { return vec![] };
+        native(&text, &mut args, [1, 1, 1], target, false);
+        let mut sums = args[1].bits();
+        sums.dedup();
+        sums
+    };
+    for axis in [0, 1] {
+        let one = sum(1, axis);
+        for columns in [2, 16, 37] {
+            assert_eq!(sum(columns, axis), one, "axis {axis}, {columns} columns");
+        }
+    }
+}

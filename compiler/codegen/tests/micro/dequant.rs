@@ -6,8 +6,9 @@ use crate::{
 };
 use tegula_codegen::lower::cpu::micro::{
     Stride,
-    dequant::{Dequant, DequantOperands, element},
+    dequant::{Dequant, DequantOperands},
 };
+use tegula_codegen::lower::cpu::packed::element::Place;
 use tegula_ir::{
     Quant,
     layout::{self, Layout},
@@ -80,7 +81,8 @@ fn elements() {
         let (kk, nn) = (2 * quant.block().max(16), 40);
         let f = compile(TARGETS[0], |c, p| {
             let word = |i: i64| c.read(c.offset_c(p[2], i * 8), c.i64(), 0);
-            c.write(element(c, quant, p[0], word(0), word(1), word(2)), p[1]);
+            let place = Place { quant, layout: Layout::Panel16, base: p[0], rows: word(0) };
+            c.write(place.value(c, word(1), word(2)), p[1]);
         });
         if !runs(TARGETS[0]) {
             return;

@@ -5,11 +5,13 @@
 //! | file | what |
 //! |---|---|
 //! | [`plan`] | where each value lives: in SSA, in scratch memory, or nowhere until it is used |
-//! | `cx` | the lowering's state; elements on demand ([`cx::Cx::eval`]), loop nests |
+//! | [`cx`] | the lowering's state: where each value is |
+//! | `eval` | elements on demand |
+//! | `nest`, `buffer` | loop nests; tiles in scratch memory |
 //! | `at` | a place in a tile, with lanes |
 //! | `machine`, `convert`, `elementwise`, `math` | element types in registers, and their arithmetic |
 //! | `view`, `gather` | memory: bounds, edges, indices, atomics |
-//! | `reduce`, `sort`, `dot`, `packed` | ops along axes and products |
+//! | `reduce`, `scan`, `sort`, `dot`, [`packed`] | ops along axes and products |
 //! | `control`, `report` | loops and branches; assertions and prints |
 //! | `arena` | scratch memory |
 //! | [`micro`] | register-blocked products |
@@ -25,20 +27,24 @@
 
 mod arena;
 mod at;
+mod buffer;
 pub mod build;
 mod control;
 mod convert;
 pub mod cx;
 mod dot;
 mod elementwise;
+mod eval;
 mod gather;
 mod machine;
 mod math;
 pub mod micro;
-mod packed;
+mod nest;
+pub mod packed;
 pub mod plan;
 mod reduce;
 mod report;
+mod scan;
 mod sort;
 mod view;
 

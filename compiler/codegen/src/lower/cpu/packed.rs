@@ -3,7 +3,7 @@
 //! The layout for speed is `panel16`, in rectangles of whole panels: their arithmetic is [`micro`](super::micro)'s. Any
 //! other is read element by element, with a remark; packing is what such kernels are for.
 
-mod element;
+pub mod element;
 
 use super::{
     Error,

@@ -1,7 +1,7 @@
 //! Reductions along an axis.
 //!
-//! **Order.** It is part of a kernel's numbers and depends on the extent alone, never on the target. Along the lane axis:
-//! chunks of 16 elements go round-robin to 1, 2 or 4 accumulators of 16 lanes, which are then combined pairwise, and
+//! **Order.** It is part of a kernel's numbers and depends on the axis and its extent alone: never on the target, nor on the
+//! other extents, which are a schedule's to choose. Along the last axis: chunks of 16 elements go round-robin to 1, 2 or 4 accumulators of 16 lanes, which are then combined pairwise, and
 //! their lanes by halves. Along another axis: one accumulator an output, in ascending order. A combiner given as a region
 //! may not commute, so it always folds in ascending order.
 
@@ -10,8 +10,8 @@ use super::{
     at::{At, Coord},
     build::{Build, Cmp, FCmp, V},
     convert::cast,
-    cx::{Buf, Cx, Home},
-    machine::{self, carrier},
+    cx::{Cx, Home},
+    machine::carrier,
 };
 use melior::ir::Type;
 use tegula_ir::{Elem, Key, Op, ReduceKind, Value};
@@ -44,6 +44,10 @@ impl<'a, 'c> Combine<'a, 'c> {
         };
         let quick = acc.is_float() && matches!(kind, Max | Min);
         Combine { b, kind, from, acc, to, quick }
+    }
+    /// The same with states that may be NaN: what prefixes need.
+    pub fn careful(self) -> Self {
+        Combine { quick: false, ..self }
     }
     fn is_arg(&self) -> bool {
         matches!(self.kind, ReduceKind::Argmax | ReduceKind::Argmin)
@@ -202,11 +206,17 @@ impl<'a, 'c> Cx<'a, 'c> {
         let (from, to) = (self.tile(source).clone(), self.tile(result).clone());
         let combine = Combine::new(self.b, kind_of(op), from.elem, to.elem);
         let b = self.b;
-        let horizontal = Self::lane_axis(&from.shape) == Some(axis) || from.shape[axis] == from.len();
+        let horizontal = axis + 1 == from.rank();
         if to.len() == 1 {
             let ty = [carrier(b, to.elem)];
             let x = self.versioned(&[source], None, &ty, &mut |cx| {
-                Ok(vec![combine.finish(&cx.fold_lanes(&combine, source, axis, &At::origin(from.rank())))])
+                let at = At::origin(from.rank());
+                let state = if horizontal {
+                    cx.fold_lanes(&combine, source, axis, &at)
+                } else {
+                    cx.fold_ascending(&combine, source, axis, &at)
+                };
+                Ok(vec![combine.finish(&state)])
             })?[0];
             self.set_home(result, Home::Scalar(x));
             return Ok(());
@@ -308,141 +318,6 @@ impl<'a, 'c> Cx<'a, 'c> {
             let index = b.splat(b.trunci(i, b.i32()), at.lanes());
             combine.merge(acc, &combine.lift(x, index))
         })
-    }
-
-    /// `reduce_with`.
-    pub fn reduce_with(&mut self, op: &'a Op) -> Result<(), Error> {
-        let (b, axis) = (self.b, axis_of(op));
-        let from = self.tile(op.operands[0]).clone();
-        let shape = self.tile(op.results[0]).shape.clone();
-        let n = from.shape[axis];
-        let body = &op.regions[0];
-        let fold = |cx: &mut Self, at: &At<'c>| -> Vec<V<'c>> {
-            let first: Vec<V> = op.operands.iter().map(|v| cx.eval(*v, &at.with(axis, Coord::constant(0)))).collect();
-            b.for_(b.c64(1), b.c64(n as i64), b.c64(1), &first, |i, acc| {
-                let place = at.with(axis, Coord { var: Some((i, b.top())), plus: 0 });
-                let mut args = acc.to_vec();
-                args.extend(op.operands.iter().map(|v| cx.eval(*v, &place)));
-                cx.inline(body, &args, at.lanes())
-            })
-        };
-        if shape.iter().all(|n| *n == 1) {
-            let types: Vec<Type> = op.results.iter().map(|v| carrier(b, self.elem(*v))).collect();
-            let values =
-                self.versioned(&op.operands, None, &types, &mut |cx| Ok(fold(cx, &At::origin(shape.len()))))?;
-            for (v, x) in op.results.iter().zip(values) {
-                self.set_home(*v, Home::Scalar(x));
-            }
-            return Ok(());
-        }
-        let bufs: Vec<Buf> = op.results.iter().map(|v| self.result_buffer(*v)).collect();
-        self.nest(&shape, &op.operands, None, &mut |cx, at| {
-            let values = fold(cx, at);
-            for (buf, x) in bufs.iter().zip(values) {
-                cx.write(buf, at, x);
-            }
-            Ok(())
-        })?;
-        for (v, buf) in op.results.iter().zip(bufs) {
-            self.set_home(*v, Home::Buffer(buf));
-        }
-        Ok(())
-    }
-
-    /// The yields of a combiner's region on registers of `lanes` lanes.
-    pub fn inline(&mut self, region: &'a tegula_ir::Region, args: &[V<'c>], lanes: usize) -> Vec<V<'c>> {
-        // Its values live for this use alone: bound as scalars, whatever their width.
-        for (v, x) in region.args.iter().zip(args) {
-            self.set_home(*v, Home::Scalar(*x));
-        }
-        let inside: std::collections::HashSet<Value> =
-            region.args.iter().chain(region.ops.iter().flat_map(|o| &o.results)).copied().collect();
-        let get = |cx: &mut Self, v: Value| -> V<'c> {
-            let x = cx.scalar(v);
-            if inside.contains(&v) { x } else { cx.b.splat(x, lanes) }
-        };
-        for op in &region.ops {
-            let x = match op.kind {
-                tegula_ir::OpKind::Const => {
-                    let bits = op.attrs.scalar(Key::Value).map_or(0, |s| s.bits);
-                    self.b.constant_bits(carrier(self.b, self.elem(op.results[0])), bits, lanes)
-                }
-                k if k.is_elementwise() => {
-                    let args: Vec<V> = op.operands.iter().map(|v| get(self, *v)).collect();
-                    let elems: Vec<Elem> = op.operands.iter().map(|v| self.elem(*v)).collect();
-                    super::elementwise::apply(self, op, &elems, self.elem(op.results[0]), &args)
-                }
-                // Shape ops on scalars, facts.
-                _ => get(self, op.operands[0]),
-            };
-            self.set_home(op.results[0], Home::Scalar(x));
-        }
-        region.yields.iter().map(|v| get(self, *v)).collect()
-    }
-
-    /// `scan` and `scan_with`: in operand order, one element after the other; lanes along another axis where there is one.
-    pub fn scan(&mut self, op: &'a Op) -> Result<(), Error> {
-        let (b, axis) = (self.b, axis_of(op));
-        let ty = self.tile(op.operands[0]).clone();
-        let n = ty.shape[axis];
-        let reverse = op.attrs.has(Key::Reverse);
-        let bufs: Vec<Buf> = op
-            .results
-            .iter()
-            .map(|v| if self.tile(*v).len() == 1 { self.buffer(self.tile(*v)) } else { self.result_buffer(*v) })
-            .collect();
-        let mut outer = ty.shape.clone();
-        outer[axis] = 1;
-        let combine = (op.kind == tegula_ir::OpKind::Scan)
-            .then(|| Combine { quick: false, ..Combine::new(b, kind_of(op), ty.elem, self.elem(op.results[0])) });
-        self.nest(&outer, &op.operands, None, &mut |cx, at| {
-            let place = |i: V<'c>| -> At<'c> {
-                let i = if reverse { b.sub(b.c64(n as i64 - 1), i) } else { i };
-                at.with(axis, Coord { var: Some((i, b.top())), plus: 0 })
-            };
-            let first: Vec<V> = match &combine {
-                Some(c) => c.identity(at.lanes()),
-                None => {
-                    let start = at.with(axis, Coord::constant(if reverse { n as i64 - 1 } else { 0 }));
-                    let x: Vec<V> = op.operands.iter().map(|v| cx.eval(*v, &start)).collect();
-                    bufs.iter().zip(&x).for_each(|(buf, x)| cx.write(buf, &start, *x));
-                    x
-                }
-            };
-            let start = if combine.is_some() { 0 } else { 1 };
-            b.for_(b.c64(start), b.c64(n as i64), b.c64(1), &first, |i, acc| {
-                let place = place(i);
-                let x: Vec<V> = op.operands.iter().map(|v| cx.eval(*v, &place)).collect();
-                let next = match &combine {
-                    Some(c) => c.merge(acc, &c.lift(x[0], b.splat(b.c32(0), at.lanes()))),
-                    None => {
-                        let args: Vec<V> = acc.iter().chain(&x).copied().collect();
-                        cx.inline(&op.regions[0], &args, at.lanes())
-                    }
-                };
-                for (j, buf) in bufs.iter().enumerate() {
-                    let out = combine.as_ref().map_or(next[j], |c| c.finish(&next));
-                    cx.write(buf, &place, out);
-                }
-                next
-            });
-            Ok(())
-        })?;
-        for (v, buf) in op.results.iter().zip(bufs) {
-            self.finish_buffer(*v, buf);
-        }
-        Ok(())
-    }
-
-    /// Gives a value its buffer; a tile of one element is read back into SSA.
-    pub fn finish_buffer(&mut self, v: Value, buf: Buf<'c>) {
-        if buf.ty.len() == 1 {
-            let x = machine::load(self.b, buf.ptr, buf.ty.elem, 0);
-            self.release(&buf);
-            self.set_home(v, Home::Scalar(x));
-        } else {
-            self.set_home(v, Home::Buffer(buf));
-        }
     }
 }
 

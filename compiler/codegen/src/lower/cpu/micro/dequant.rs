@@ -1,4 +1,4 @@
-//! Packed weights as f32: tiles of them ([`Dequant`]), and single elements ([`element`]). Bits are those of
+//! Packed weights as f32. Bits are those of
 //! [`Layout::decode`](tegula_ir::layout::Layout::decode).
 
 use super::{
@@ -10,7 +10,7 @@ use tegula_ir::{
     Quant,
     layout::{
         GROUP, code_offset,
-        panel::{self, COLUMNS, Format, High, WORD},
+        panel::{self, COLUMNS, Format},
     },
 };
 
@@ -112,66 +112,5 @@ fn float<'c>(b: &Build<'c>, quant: Quant, at: V<'c>, lanes: usize) -> V<'c> {
         Quant::F16 => b.extf(b.load(at, b.f16(), lanes, 1), b.f32()),
         Quant::BF16 => b.bitcast(b.shl_c(b.zext(b.load(at, b.i16(), lanes, 1), b.i32()), 16), b.f32()),
         _ => b.load(at, b.f32(), lanes, 1),
-    }
-}
-
-/// Element (k, n) of a packed matrix of `rows` rows at `base`; it must exist.
-pub fn element<'c>(b: &Build<'c>, quant: Quant, base: V<'c>, rows: V<'c>, k: V<'c>, n: V<'c>) -> V<'c> {
-    let f = panel::format(quant);
-    let split = |v: V<'c>, by: usize| (b.shru_c(v, by.trailing_zeros().into()), b.and_c(v, by as i64 - 1));
-    let (panel, lane) = split(n, COLUMNS);
-    let (block, inside) = split(k, f.block);
-    let blocks = b.shru_c(rows, f.block.trailing_zeros().into());
-    let block = b.add(b.mul(panel, blocks), block);
-    let block = b.offset(base, b.mul_c(block, f.block_bytes as i64));
-    if f.words == 0 {
-        return float(b, quant, b.offset(block, b.mul_c(lane, quant.block_bytes() as i64)), 0);
-    }
-    let (group, i) = split(inside, GROUP);
-    let group = b.offset(block, b.mul_c(group, f.group_bytes as i64));
-    let half = b.shru_c(i, 4);
-
-    // The code: i = 16 half + 4 word + byte.
-    let byte = b.add(b.shl_c(lane, 2), b.and_c(i, 3));
-    let word = b.and_c(b.shru_c(i, 2), 3);
-    let bits = |offset: usize, row: V<'c>, shift: V<'c>, mask: i64| {
-        let at = b.offset_c(b.offset(group, b.add(b.mul_c(row, WORD as i64), byte)), offset as i64);
-        b.and_c(b.shru(b.zext(b.load(at, b.i8(), 0, 1), b.i64()), shift), mask)
-    };
-    let code = if f.words == 8 {
-        let at = b.offset(group, b.add(b.mul_c(b.shru_c(i, 2), WORD as i64), byte));
-        b.sext(b.load(at, b.i8(), 0, 1), b.i64())
-    } else {
-        let low = bits(0, word, b.shl_c(half, 2), 15);
-        let code = match f.high {
-            Some(High { at, bits: 1 }) => b.or(low, b.shl_c(bits(at, b.c64(0), b.shru_c(i, 2), 1), 4)),
-            Some(High { at, .. }) => b.or(low, b.shl_c(bits(at, half, b.shl_c(word, 1), 3), 4)),
-            None => low,
-        };
-        b.add_c(code, -i64::from(code_offset(quant)))
-    };
-
-    // Scale and minimum.
-    let halves = |from: V<'c>, offset: usize| {
-        let at = b.offset_c(b.offset(from, b.shl_c(lane, 1)), offset as i64);
-        b.extf(b.load(at, b.f16(), 0, 1), b.f32())
-    };
-    let small = |offset: usize, row: Option<V<'c>>| {
-        let at = row.map_or(lane, |row| b.add(b.mul_c(row, COLUMNS as i64), lane));
-        let v = b.load(b.offset_c(b.offset(group, at), offset as i64), b.i8(), 0, 1);
-        if row.is_some() { b.sitofp(v, b.f32()) } else { b.uitofp(v, b.f32()) }
-    };
-    let from = |in_group: Option<usize>, in_block: Option<usize>| match (in_group, in_block) {
-        (Some(at), _) => Some(halves(group, at)),
-        (_, Some(at)) => Some(halves(block, at)),
-        _ => None,
-    };
-    let scale = from(f.scale, f.block_scale).unwrap_or_else(|| b.cf32(0.0, 0));
-    let scale = f.sub.map_or(scale, |at| b.mulf(scale, small(at, (quant == Quant::Q6_K).then_some(half))));
-    let value = b.mulf(scale, b.sitofp(code, b.f32()));
-    match (from(f.min, f.block_min), f.sub_min) {
-        (Some(m), Some(at)) => b.addf(value, b.mulf(b.negf(m), small(at, None))),
-        (Some(m), None) => b.addf(value, m),
-        _ => value,
     }
 }
