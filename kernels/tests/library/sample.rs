@@ -193,7 +193,7 @@ fn tokens_come_as_often_as_their_probability_says() {
 #[test]
 fn equal_logits_are_kept_or_dropped_together() {
     // Of five tokens with the same logit top-k 2 keeps all: none is better than the other.
-    let mut logits = vec![-1.0; 40];
+    let mut logits = [-1.0; 40];
     [3, 9, 17, 18, 39].iter().for_each(|&i| logits[i] = 2.0);
     for p in [Params { top_k: 2, ..PLAIN }, Params { top_p: 0.2, ..PLAIN }, Params { min_p: 1.0, ..PLAIN }] {
         for (stream, draws) in [(&*CPU, 2000), (&*ORACLE, 100)] {
