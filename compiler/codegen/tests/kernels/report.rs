@@ -98,6 +98,7 @@ fn failures_are_answers() {
     fails("kernel @k(%0 \"x\": f32) {\n%1 = not %0 : f32\n}", "cpu:x86-64-v3", "verify", "integers");
     fails(good, "gpu:sm_80", "lower", "cpu:");
     fails(good, "cpu:znver3", "lower", "x86-64-v3");
+    fails(good, "cpu:x86-64-v2", "lower", "AVX2");
     fails(good, "cpu:x86-64-v4+warp", "lower", "warp");
     let raw = "kernel @k(%0 \"w\": packed<q4_0, tiles>, %1 \"y\": view_mut<f32, 2, unit>) {\n%2 = const {value = 0: i64} : i64\n%3 = packed_load %0, %2, %2 : qtile<q4_0, 32, 16>\n%4 = dequant %3 : tile<f32, 32, 16>\nstore %1, %2, %2, %4\n}";
     fails(raw, "cpu:x86-64-v3", "lower", "gguf, panel16");

@@ -5,7 +5,7 @@
 
 use super::{
     Error,
-    at::{At, Coord},
+    at::At,
     build::V,
     convert::cast,
     cx::{Buf, Cx, Home},
@@ -34,12 +34,6 @@ impl<'a, 'c> Cx<'a, 'c> {
         self.fill(&out, acc)?;
         let (m, k, n) = (self.tile(lhs).shape[0], self.tile(lhs).shape[1], self.tile(rhs).shape[1]);
         let small = |e: Elem| matches!(e, Elem::F8E4M3 | Elem::F8E5M2);
-        let Some(isa) = self.target.isa else {
-            self.dot_plain(lhs, rhs, &out)?;
-            self.finish_buffer(result, out);
-            return Ok(());
-        };
-
         let (lhs, rhs) = (self.before_widening(lhs), self.before_widening(rhs));
         let (ea, eb) = (self.elem(lhs), self.elem(rhs));
         let (a, ea) =
@@ -61,7 +55,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let scratch = self.scratch_at(place);
         let c_row = Stride::Fixed((n * out.ty.elem.bytes()) as i64);
         let operands = DotOperands { a: a.ptr, a_row: a.row, b: b_ptr, b_row, exists, c: out.ptr, c_row, scratch };
-        dot.emit(&Code::new(self.b, isa), &operands);
+        dot.emit(&Code::new(self.b, self.target.isa), &operands);
         self.arena.free(place);
         for buf in [Some(a), b].into_iter().flatten().filter_map(|m| m.aside) {
             self.release(&buf);
@@ -176,30 +170,6 @@ impl<'a, 'c> Cx<'a, 'c> {
         let dot = Dot::packed(sizes, a, ty.quant)?;
         let (ptr, panel, exists) = self.panels(&packed, k, n);
         Some((dot, ptr, panel, exists))
-    }
-
-    /// Plain loops, for machines below AVX2: lanes along the outputs' columns.
-    fn dot_plain(&mut self, lhs: Value, rhs: Value, out: &Buf<'c>) -> Result<(), Error> {
-        let e = out.ty.elem;
-        let (a, c) = (self.cast_buffer(lhs, e)?, self.cast_buffer(rhs, e)?);
-        let (b, k) = (self.b, a.ty.shape[1]);
-        let shape = out.ty.shape.clone();
-        let lanes = self.target.lanes;
-        self.loops(&shape, (shape[1] > 1).then_some(1), lanes, &mut At::origin(2), 0, &mut |cx, at| {
-            let first = cx.read(out, at);
-            let sum = b.for_(b.c64(0), b.c64(k as i64), b.c64(1), &[first], |i, acc| {
-                let i = Coord { var: Some((i, b.top())), plus: 0 };
-                let x = cx.read(&a, &At { coords: vec![at.coords[0], i], lane: None });
-                let x = b.splat(x, at.lanes());
-                let y = cx.read(&c, &at.with(0, i));
-                vec![if e.is_float() { b.fma(x, y, acc[0]) } else { b.add(acc[0], b.mul(x, y)) }]
-            });
-            cx.write(out, at, sum[0]);
-            Ok(())
-        })?;
-        self.release(&a);
-        self.release(&c);
-        Ok(())
     }
 }
 

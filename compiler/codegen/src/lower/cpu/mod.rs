@@ -71,15 +71,23 @@ pub struct Target {
     pub lanes: usize,
     /// AVX-512 masks, for elements of every width.
     pub avx512: bool,
-    /// What the register-blocked products are made for; below AVX2 there are none.
-    pub isa: Option<micro::Isa>,
+    /// What the register-blocked products are made for.
+    pub isa: micro::Isa,
 }
 
 impl Target {
-    /// What `target` has. Below x86-64-v3 the code is that of AVX2, in smaller pieces.
-    pub fn of(target: &CpuTarget) -> Target {
+    /// What `target` has.
+    ///
+    /// # Errors
+    /// It is below x86-64-v3: kernels need AVX2, FMA and F16C.
+    pub fn of(target: &CpuTarget) -> Result<Target, Error> {
+        let Some(isa) = micro::Isa::of(target) else {
+            let message =
+                format!("CPU kernels need AVX2, FMA and F16C: a target of at least x86-64-v3, found `{target}`");
+            return Err(Error { message, loc: None });
+        };
         let avx512 = target.level() == "x86-64-v4";
-        Target { lanes: if avx512 { 16 } else { 8 }, avx512, isa: micro::Isa::of(target) }
+        Ok(Target { lanes: if avx512 { 16 } else { 8 }, avx512, isa })
     }
     /// Whether masked loads and stores of elements of that many bytes are instructions.
     pub fn has_masked(self, bytes: usize) -> bool {
@@ -105,13 +113,14 @@ pub fn lower<'c>(
     target: &CpuTarget,
     checked: bool,
 ) -> Result<Lowered<'c>, Error> {
+    let target = Target::of(target)?;
     let b = Build::new(context);
     let plan = plan::plan(kernel);
     let mut meta = Meta::default();
     let mut result = Ok(());
     let (ptr, i64) = (b.ptr(), b.i64());
     b.function(abi::ENTRY, &[ptr, ptr, i64, i64, ptr], &[], false, |args| {
-        let mut cx = Cx::new(&b, kernel, &plan, Target::of(target), checked, args[4], args[1]);
+        let mut cx = Cx::new(&b, kernel, &plan, target, checked, args[4], args[1]);
         result = entry(&mut cx, args);
         meta = Meta {
             scratch_bytes: cx.arena.size() as u64,

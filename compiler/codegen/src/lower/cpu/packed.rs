@@ -121,13 +121,13 @@ impl<'a, 'c> Cx<'a, 'c> {
     /// `dequant`.
     pub fn dequant(&mut self, op: &'a Op) -> Result<(), Error> {
         let (packed, k, n, ty) = self.rectangle(op.operands[0]);
-        let (Some(d), Some(isa)) = (Dequant::new((ty.k, ty.n), ty.quant), self.isa_for_panels(&packed)) else {
+        let Some(d) = Dequant::new((ty.k, ty.n), ty.quant).filter(|_| in_panels(&packed)) else {
             return self.dequant_slowly(op, &packed, k, n, &ty);
         };
         let out = self.result_buffer(op.results[0]);
         let (weights, panel, exists) = self.panels(&packed, k, n);
         let to = (out.ptr, Stride::Fixed(4 * ty.n as i64));
-        d.emit(&Code::new(self.b, isa), &DequantOperands { weights, panel, exists, to });
+        d.emit(&Code::new(self.b, self.target.isa), &DequantOperands { weights, panel, exists, to });
         self.finish_buffer(op.results[0], out);
         Ok(())
     }
@@ -138,7 +138,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let m = self.tile(op.operands[0]).shape[0];
         let out = self.result_buffer(op.results[0]);
         self.fill(&out, op.operands[4])?;
-        let (Some(grouped), Some(isa)) = (Grouped::new((m, ty.n, ty.k), ty.quant), self.isa_for_panels(&packed)) else {
+        let Some(grouped) = Grouped::new((m, ty.n, ty.k), ty.quant).filter(|_| in_panels(&packed)) else {
             return self.grouped_slowly(op, &packed, k, n, &ty, out);
         };
         let mut operands = vec![];
@@ -150,7 +150,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let scratch = self.scratch_at(place);
         let at = |i: usize| (operands[i].ptr, operands[i].row);
         grouped.emit(
-            &Code::new(self.b, isa),
+            &Code::new(self.b, self.target.isa),
             &GroupedOperands {
                 codes: at(0),
                 scales: at(1),
@@ -168,11 +168,6 @@ impl<'a, 'c> Cx<'a, 'c> {
         }
         self.finish_buffer(op.results[0], out);
         Ok(())
-    }
-
-    /// The vector instructions, if the matrix lies in panels.
-    fn isa_for_panels(&self, packed: &PackedVal<'c>) -> Option<super::micro::Isa> {
-        self.target.isa.filter(|_| packed.layout == Layout::Panel16.name())
     }
 
     fn remark_slow(&mut self, op: &Op, packed: &PackedVal<'c>, ty: &QTileType) {
@@ -271,4 +266,9 @@ impl<'a, 'c> Cx<'a, 'c> {
         self.finish_buffer(op.results[0], out);
         Ok(())
     }
+}
+
+/// Whether a matrix lies as the register-blocked products read it.
+fn in_panels(packed: &PackedVal) -> bool {
+    packed.layout == Layout::Panel16.name()
 }
