@@ -117,7 +117,9 @@ impl<'a, 'c> Cx<'a, 'c> {
         let [lo, hi, step] = [0, 1, 2].map(|i| self.scalar(op.operands[i]));
         let e = self.elem(op.operands[0]);
         let wide = |x: V<'c>| if e.is_signed() { b.sext(x, b.i64()) } else { b.zext(x, b.i64()) };
+        // A step that is not positive is the kernel's fault, which the oracle reports; here it must not hang.
         let (lo, hi, step) = (wide(lo), wide(hi), wide(step));
+        let step = if e.is_signed() { b.maxs(step, b.c64(1)) } else { b.maxu(step, b.c64(1)) };
         let bufs = self.carried(&op.operands[3..])?;
         let init = self.scalars_of(&op.operands[3..], &bufs);
         let body = &op.regions[0];
@@ -133,7 +135,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             // Near the ends of i64 the next index could wrap round: count the turns instead.
             let (less, sub) = (if e.is_signed() { Cmp::Slt } else { Cmp::Ult }, b.sub(hi, lo));
             let some = b.cmp(less, lo, hi);
-            let turns = b.select(some, b.add_c(b.divu(b.add_c(sub, -1), b.maxu(step, b.c64(1))), 1), b.c64(0));
+            let turns = b.select(some, b.add_c(b.divu(b.add_c(sub, -1), step), 1), b.c64(0));
             b.for_(b.c64(0), turns, b.c64(1), &init, |t, carried| {
                 run(self, b.add(lo, b.mul(t, step)), carried).unwrap_or_else(|e| {
                     result = Err(e);
