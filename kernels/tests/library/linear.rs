@@ -192,3 +192,51 @@ fn parts_of_larger_tensors() {
         }
     }
 }
+
+/// BM, BN and BK are schedule parameters: they change no bit. Sizes as in a model, on the CPU.
+#[test]
+fn tile_sizes_change_no_bit() {
+    let mut rng = Rng(24);
+    let (m, n) = (45, 200);
+    for (quant, k) in [(Quant::Q8_0, 576), (Quant::Q5_1, 576), (Quant::Q4_K, 768), (Quant::Q6_K, 768)] {
+        let g = k / 32;
+        let w = Weights::random(quant, k, n, &mut rng);
+        let packed = w.packed();
+        let codes: Vec<i8> = (0..m * k).map(|_| rng.bits() as i8).collect();
+        let scales = rng.floats(m * g, 0.05);
+        let sums: Vec<i32> = codes.chunks(32).map(|c| c.iter().map(|&x| i32::from(x)).sum()).collect();
+        let x: Vec<f32> = codes.iter().enumerate().map(|(i, c)| f32::from(*c) * scales[i / 32]).collect();
+        // Every third column: what the tiles hold of the others is computed alike.
+        let columns: Vec<usize> = (0..n).step_by(3).chain([n - 1]).collect();
+        let places: Vec<(usize, usize)> = (0..m).flat_map(|r| columns.iter().map(move |&c| (r, c))).collect();
+        let want_q: Vec<f32> = places
+            .iter()
+            .map(|&(r, c)| grouped(&codes[r * k..][..k], &scales[r * g..][..g], &sums[r * g..][..g], &w, c))
+            .collect();
+        let want_f: Vec<f32> = places.iter().map(|&(r, c)| chain(&x[r * k..][..k], &w, c)).collect();
+        let chosen = |y: &Tensor<f32>| -> Vec<f32> { places.iter().map(|&(r, c)| y.as_slice()[r * n + c]).collect() };
+
+        let (c, s, u) = (tensor([m, k], &codes), tensor([m, g], &scales), tensor([m, g], &sums));
+        let x = tensor([m, k], &x);
+        let bks = if quant.block() == 256 { [256, 768] } else { [96, 576] };
+        for (bm, bn, bk) in [(1, 64, bks[0]), (6, 16, bks[0]), (32, 64, bks[1]), (64, 128, bks[0])] {
+            let what = format!("{quant}, BM = {bm}, BN = {bn}, BK = {bk}");
+            let mut y = Tensor::<f32>::poisoned([m, n]).unwrap();
+            linear_quantised::launch(&c, &s, &u, &packed, &mut y)
+                .dims(bm, bn, bk, bk / 32)
+                .cfg(Epilogue::default())
+                .grid(grid(m, n, bm, bn))
+                .run(&*CPU)
+                .unwrap();
+            same_bits(&what, &chosen(&y), &want_q);
+            let mut y = Tensor::<f32>::poisoned([m, n]).unwrap();
+            linear::launch(&x, &packed, &mut y)
+                .dims(bm, bn, bk.min(256))
+                .cfg(Epilogue::default())
+                .grid(grid(m, n, bm, bn))
+                .run(&*CPU)
+                .unwrap();
+            same_bits(&format!("plain, {what}"), &chosen(&y), &want_f);
+        }
+    }
+}
