@@ -60,10 +60,21 @@ fn home_with_tiny() -> (TempDir, String) {
 fn help_names_every_command_and_where_to_start() {
     let home = TempDir::new().unwrap();
     let help = good(home.path(), &["--help"]);
-    for part in ["pull", "inspect", "tokenize", "Start with:  tegula pull smollm2", "hf:OWNER/NAME/FILE.gguf"] {
+    for part in [
+        "run",
+        "pull",
+        "bench",
+        "eval",
+        "inspect",
+        "tokenize",
+        "compile",
+        "opt",
+        "Start with:  tegula run smollm2",
+        "hf:OWNER/NAME/FILE.gguf",
+    ] {
         assert!(help.contains(part), "{part}: {help}");
     }
-    for command in ["pull", "inspect", "tokenize"] {
+    for command in ["run", "pull", "bench", "eval", "inspect", "tokenize", "compile", "opt"] {
         assert!(good(home.path(), &[command, "--help"]).contains("Examples:"), "{command}");
     }
     assert!(bad(home.path(), 2, &["pul"]).contains("a similar subcommand exists: 'pull'"));

@@ -11,6 +11,7 @@ use crate::session::Session;
 
 /// Measure a model's speed: a prompt of 512 tokens, 128 generated tokens
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tegula bench smollm2\n  tegula bench smollm2 --threads 1 --repeat 10 --json")]
 pub(super) struct Args {
     #[command(flatten)]
     load: Load,

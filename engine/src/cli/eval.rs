@@ -11,6 +11,8 @@ use crate::tokenizer::Special;
 
 /// Measure a model's quality
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  tegula eval perplexity smollm2 --text book.txt\n  \
+                        tegula eval perplexity smollm2 --text book.txt --activations f32 --windows 4")]
 pub(super) struct Args {
     #[command(subcommand)]
     what: What,
