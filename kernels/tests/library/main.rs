@@ -2,6 +2,7 @@
 //! sanitizer). Inputs are random and not zero, outputs are poisoned first, extents are awkward.
 
 mod attention;
+mod basic;
 mod embed;
 mod linear;
 mod norm;
