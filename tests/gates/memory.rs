@@ -28,14 +28,20 @@ pub fn gates(device: &Device) -> Outcome<[Gate; 3]> {
     let (mut norms, mut softmaxes) = (vec![], vec![]);
     for _ in 0..=ROUNDS {
         // SAFETY (here and below): a machine that kernels run on has AVX2.
-        let plain = thread_seconds(|| Outcome::Ok(unsafe { peers::scale(1.5, x.as_slice(), y.as_mut_slice()?) }))?;
+        let plain = thread_seconds(|| {
+            unsafe { peers::scale(1.5, x.as_slice(), y.as_mut_slice()?) };
+            Outcome::Ok(())
+        })?;
         softmaxes.push((thread_seconds(|| softmax::launch(&x, &mut y).dims(N).grid(ROWS).run(device))?, plain));
         check(&x, &y, |row, i| {
             let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             let exp = |x: f32| f64::from(x - max).exp();
             exp(row[i]) / row.iter().map(|x| exp(*x)).sum::<f64>()
         })?;
-        let plain = thread_seconds(|| Outcome::Ok(unsafe { peers::scale(1.5, x.as_slice(), y.as_mut_slice()?) }))?;
+        let plain = thread_seconds(|| {
+            unsafe { peers::scale(1.5, x.as_slice(), y.as_mut_slice()?) };
+            Outcome::Ok(())
+        })?;
         norms.push((
             thread_seconds(|| rms_norm::launch(&x, &weight, &mut y, 1e-5).dims(N).grid(ROWS).run(device))?,
             plain,
@@ -50,8 +56,10 @@ pub fn gates(device: &Device) -> Outcome<[Gate; 3]> {
     let mut c = Tensor::<f32>::zeros([len])?;
     let mut adds = vec![];
     for _ in 0..=ROUNDS {
-        let plain =
-            thread_seconds(|| Outcome::Ok(unsafe { peers::add(a.as_slice(), b.as_slice(), c.as_mut_slice()?) }))?;
+        let plain = thread_seconds(|| {
+            unsafe { peers::add(a.as_slice(), b.as_slice(), c.as_mut_slice()?) };
+            Outcome::Ok(())
+        })?;
         adds.push((thread_seconds(|| vector_add::launch(&a, &b, &mut c).dims(N).run(device))?, plain));
     }
     if (0..len).step_by(997).any(|i| c.as_slice()[i] != a.as_slice()[i] + b.as_slice()[i]) {

@@ -12,7 +12,12 @@ pub fn fma_peak() -> f64 {
     let flops = TURNS as f64 * 2.0 * if wide { 24.0 * 16.0 } else { 12.0 * 8.0 };
     let time = thread_seconds(|| {
         // SAFETY: the processor has the instructions: AVX2 and FMA are what kernels need at least.
-        Ok::<_, ()>(if wide { unsafe { fma_512(TURNS) } } else { unsafe { fma_256(TURNS) } })
+        if wide {
+            unsafe { fma_512(TURNS) }
+        } else {
+            unsafe { fma_256(TURNS) }
+        }
+        Ok::<_, ()>(())
     });
     flops / time.unwrap_or(f64::NAN)
 }
