@@ -82,10 +82,14 @@ fn f32_activations_follow_the_reference() {
 
 /// llama.cpp's own root mean square difference between 8-bit and f32 activations: over the five largest logits at the steps
 /// where its greedy run with 8-bit activations followed the f32 run, so many for each prompt.
+///
+/// This is not the difference over the whole vocabulary after each prompt: by that, on these three prompts, we are farther
+/// from the f32 run than llama.cpp is (deviation 0.125, 0.130, 0.157 beside 0.121, 0.129, 0.122, and on the shortest prompt a
+/// shift of all logits by -0.36), which is open. Means of 365 logits at 73 positions, and perplexity, show no such gap.
 const PEER: (f64, [usize; 3]) = (0.204, [56, 11, 6]);
 
 #[test]
-fn quantised_activations_are_as_close_as_the_peer() {
+fn quantised_activations_are_as_close_as_the_peer_on_the_largest_logits() {
     let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
     let mut squares = vec![];
     for (r, steps) in references().into_iter().zip(PEER.1) {
