@@ -6,7 +6,8 @@ use crate::tile::{Operand, Tile, binary};
 use half::{bf16, f16};
 use tegula_ir::OpKind;
 
-macro_rules! compares { ($($tr:ident $kind:ident $op:tt;)*) => {$(
+// Name, op, operator, and what it asks of host values: equality asks less than order.
+macro_rules! compares { ($($tr:ident $kind:ident $op:tt $host:ident;)*) => {$(
     /// `A $op B`.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` and `{B}` cannot be compared in a kernel",
@@ -26,7 +27,7 @@ macro_rules! compares { ($($tr:ident $kind:ident $op:tt;)*) => {$(
     }
     compares!(@host $tr $kind $op Float f32 f64; Int i8 i16 i32 i64 u8 u16 u32 u64 usize);
     compares!(@plain $tr $op i128 u128 isize char f16 bf16 bool);
-    impl<'a, A: PartialOrd<B> + ?Sized, B: ?Sized> $tr<&'a B> for &'a A {
+    impl<'a, A: $host<B> + ?Sized, B: ?Sized> $tr<&'a B> for &'a A {
         type Truth = bool;
         fn compare(self, b: &B) -> bool { self $op b }
     }
@@ -46,35 +47,14 @@ macro_rules! compares { ($($tr:ident $kind:ident $op:tt;)*) => {$(
         fn compare(self, b: $h) -> bool { self $op b }
     }
 )*}; }
-compares! { Less Lt <; LessEq Le <=; Greater Gt >; GreaterEq Ge >=; }
-
-/// Equality of host values asks less than order.
-macro_rules! equalities { ($($tr:ident $kind:ident $op:tt;)*) => {$(
-    /// `A $op B`.
-    #[diagnostic::on_unimplemented(
-        message = "`{Self}` and `{B}` cannot be compared in a kernel",
-        label = "these cannot be compared",
-        note = "tiles and scalars compare with their own element type and a shape that fits; other compile-time values compare by reference, `&a == &b`, or with `matches!`"
-    )]
-    pub trait $tr<B> {
-        #[doc(hidden)]
-        type Truth;
-        #[doc(hidden)]
-        #[track_caller]
-        fn compare(self, b: B) -> Self::Truth;
-    }
-    impl<T: Elem, S: Shape + FitsWith<R::Shape>, R: Operand<T>> $tr<R> for Tile<T, S> {
-        type Truth = Tile<bool, Fit<S, R::Shape>>;
-        fn compare(self, r: R) -> Self::Truth { truth::<T, _>(OpKind::$kind, self, r) }
-    }
-    compares!(@host $tr $kind $op Float f32 f64; Int i8 i16 i32 i64 u8 u16 u32 u64 usize);
-    compares!(@plain $tr $op i128 u128 isize char f16 bf16 bool);
-    impl<'a, A: PartialEq<B> + ?Sized, B: ?Sized> $tr<&'a B> for &'a A {
-        type Truth = bool;
-        fn compare(self, b: &B) -> bool { self $op b }
-    }
-)*} }
-equalities! { Equal Eq ==; NotEqual Ne !=; }
+compares! {
+    Less Lt < PartialOrd;
+    LessEq Le <= PartialOrd;
+    Greater Gt > PartialOrd;
+    GreaterEq Ge >= PartialOrd;
+    Equal Eq == PartialEq;
+    NotEqual Ne != PartialEq;
+}
 
 #[track_caller]
 fn truth<T: Elem, S>(kind: OpKind, a: Tile<T, impl Shape>, b: impl Operand<T>) -> Tile<bool, S> {
