@@ -5,12 +5,22 @@ use half::{bf16, f16};
 use std::fmt::Debug;
 use tegula_ir::{Elem as E, Scalar as Bits};
 
-/// An element type: what one element of a tile is. `f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 i16 i32 i64 u8 u16 u32 u64 bool`.
+/// Only the language has element types: tensors hand out slices of them, so every bit pattern they keep must be a value.
+mod sealed {
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be made an element type of tiles",
+        note = "element types are f64, f32, f16, bf16, f8e4m3, f8e5m2, i8 to i64, u8 to u64 and bool, and no others"
+    )]
+    pub trait Sealed {}
+}
+
+/// An element type: what one element of a tile is. `f64 f32 f16 bf16 f8e4m3 f8e5m2 i8 i16 i32 i64 u8 u16 u32 u64 bool`,
+/// and no others.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an element type of tiles",
     note = "element types are f64, f32, f16, bf16, f8e4m3, f8e5m2, i8 to i64, u8 to u64 and bool"
 )]
-pub trait Elem: Copy + Debug + Send + Sync + 'static {
+pub trait Elem: sealed::Sealed + Copy + Debug + Send + Sync + 'static {
     /// The type in the IR.
     const ELEM: E;
     /// The bit pattern of a host value, zero-extended.
@@ -48,6 +58,7 @@ pub trait Int: Num {}
 pub trait Bitwise: Elem {}
 
 macro_rules! elems { ($($t:ident $elem:ident $kind:ident, |$v:ident| $bits:expr, |$b:ident| $from:expr;)*) => {$(
+    impl sealed::Sealed for $t {}
     impl Elem for $t {
         const ELEM: E = E::$elem;
         fn bits(self) -> u64 { let $v = self; $bits }
