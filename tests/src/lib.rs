@@ -1,4 +1,7 @@
-//! What tests across crates share: real models, reference data, and honest skipping.
+//! What tests across crates share: real models, reference data, honest skipping, and the figures of `./x test --full`.
+
+pub mod figure;
+pub mod status;
 
 use std::{fs::OpenOptions, io::Write, path::PathBuf};
 
