@@ -1,7 +1,8 @@
 //! Rotary position embedding, and keys and values into the paged cache.
 //!
 //! A block of the cache holds `[kv_head][d][token]` keys (a token is a lane of the score product) and `[kv_head][token][d]`
-//! values.
+//! values, in f16. Beyond the range of f16 they are the largest finite value of their sign, not infinite: attention
+//! multiplies a value that a row must not see by the probability 0, and 0 · ∞ would be NaN. A NaN stays one.
 
 use tegula::prelude::*;
 
@@ -47,8 +48,14 @@ fn rotate<HD: Dim>(
     }
 }
 
-/// For each token: turned queries into `q` [tokens, heads · d], turned keys and plain values into the cache at the token's
-/// slot.
+/// As the cache keeps it: rounded to f16, saturated; a NaN stays one.
+fn cached<S: Shape>(x: Tile<f32, S>) -> Tile<f16, S> {
+    let largest = f16::MAX.to_f32();
+    x.maximum_nan(-largest).minimum_nan(largest).cast()
+}
+
+/// For each token: turned queries into `q` [tokens, heads · d], turned keys and plain values, saturated, into the cache at
+/// the token's slot.
 ///
 /// `qkv` [tokens, (q + 2·kv) · d]: queries, keys, values. `cos`, `sin` [positions, d/2]. `positions[tokens]`. `slots[tokens]` =
 /// block · block size + offset, negative for a token that is not stored. `k_cache` [blocks, kv, d, block size], `v_cache`
@@ -77,10 +84,10 @@ pub fn rope_and_cache<HD: Dim>(
         q.store((token, head), rotate(x, cos, sin, heads.pairs).reshape::<(One, Prod<HD, C<2>>)>());
     } else if slot >= 0 {
         if head < heads.q + heads.kv {
-            let key = rotate(x, cos, sin, heads.pairs).cast::<f16>();
+            let key = cached(rotate(x, cos, sin, heads.pairs));
             k_cache.store_at((block, head - heads.q, 0, offset), key.reshape::<(One, One, Prod<HD, C<2>>, One)>());
         } else {
-            let value = x.cast::<f16>();
+            let value = cached(x);
             v_cache.store_at(
                 (block, head - (heads.q + heads.kv), offset, 0),
                 value.reshape::<(One, One, One, Prod<HD, C<2>>)>(),

@@ -1,9 +1,12 @@
-//! Rotary embedding and the cache: exact, and nothing else in the cache is touched.
+//! Rotary embedding and the cache: exact, finite, and nothing else in the cache is touched.
 
 use crate::support::*;
 use half::f16;
 use tegula::prelude::*;
-use tegula_kernels::rope::{Heads, Pairs, rope_and_cache};
+use tegula_kernels::{
+    attention::{Order, attention},
+    rope::{Heads, Pairs, rope_and_cache},
+};
 
 const POSITIONS: usize = 50;
 const BLOCK: usize = 5;
@@ -107,5 +110,67 @@ fn position_zero_is_the_identity_in_the_reference_too() {
         let y = turned(&x, &[0.0; 4], &[1.0; 4], pairs);
         let (a, b) = if pairs == Pairs::Adjacent { (0, 1) } else { (0, 4) };
         assert_eq!((y[a], y[b]), (-x[b], x[a]));
+    }
+}
+
+/// What the cache keeps of the last of four tokens whose key and value are these, and what attention then gives for the
+/// others; all four are one item of work.
+fn with_last_token(key: [f32; 8], value: [f32; 8], stream: &Stream) -> (Vec<f16>, Vec<f16>, Vec<f32>) {
+    const D: usize = 8;
+    const TOKENS: usize = 4;
+    let mut qkv = Rng(52).floats(TOKENS * 3 * D, 2.0);
+    qkv[(TOKENS - 1) * 3 * D + D..].copy_from_slice(&[key, value].concat());
+    // No turn: keys are what was put in.
+    let (cos, sin) = (vec![1.0; TOKENS * D / 2], vec![0.0; TOKENS * D / 2]);
+    let tokens = [0, 1, 2, 3];
+    let mut q = Tensor::<f32>::poisoned([TOKENS, D]).unwrap();
+    let mut k = Tensor::<f16>::poisoned([1, 1, D, TOKENS]).unwrap();
+    let mut v = Tensor::<f16>::poisoned([1, 1, TOKENS, D]).unwrap();
+    rope_and_cache::launch(
+        &tensor([TOKENS, 3 * D], &qkv),
+        &tensor([TOKENS, D / 2], &cos),
+        &tensor([TOKENS, D / 2], &sin),
+        &tensor([TOKENS], &tokens),
+        &tensor([TOKENS], &tokens),
+        &mut q,
+        &mut k,
+        &mut v,
+    )
+    .dims(D / 2)
+    .cfg(Heads { q: 1, kv: 1, pairs: Pairs::Adjacent })
+    .grid([TOKENS, 3])
+    .run(stream)
+    .unwrap();
+    let mut out = Tensor::<f32>::poisoned([TOKENS, D]).unwrap();
+    attention::launch(&q, &k, &v, &tensor([1, 1], &[0]), &tensor([1, 4], &[0, TOKENS as i32, 0, 0]), &mut out, 0.5)
+        .dims(TOKENS, 1, D, TOKENS)
+        .cfg(Order { blocks_per_cut: 1 })
+        .grid([1, 1])
+        .run(stream)
+        .unwrap();
+    let key = (0..D).map(|i| k.as_slice()[i * TOKENS + TOKENS - 1]).collect();
+    let value = v.as_slice()[(TOKENS - 1) * D..].to_vec();
+    (key, value, out.as_slice()[..(TOKENS - 1) * D].to_vec())
+}
+
+/// Keys and values past the range of f16 are kept finite, so no row that must not see them becomes NaN.
+#[test]
+fn huge_keys_and_values_disturb_no_earlier_row() {
+    // 65504 is the largest f16; from 65520 on the nearest value would be infinite.
+    let huge = [65504.0, -65519.0, 65520.0, -1e6, f32::MAX, f32::MIN, 1e20, 1.0];
+    let infinite = huge.map(|x| if x == 1e20 { f32::INFINITY } else { x });
+    let want = [f16::MAX, f16::MIN, f16::MAX, f16::MIN, f16::MAX, f16::MIN, f16::MAX, f16::ONE];
+    let plain = [0.5, -0.25, 1.5, -3.0, 0.125, 2.0, -1.0, 0.75];
+    for stream in devices() {
+        let name = stream.device().name().to_string();
+        let (key, value, rows) = with_last_token(huge, infinite, stream);
+        same_bits(&format!("keys, {name}"), &key, &want);
+        same_bits(&format!("values, {name}"), &value, &want);
+        let (_, _, ordinary) = with_last_token(plain, plain, stream);
+        assert!(ordinary.iter().all(|x| x.is_finite()));
+        same_bits(&format!("earlier rows, {name}"), &rows, &ordinary);
+
+        let (key, value, _) = with_last_token([f32::NAN; 8], [f32::NAN; 8], stream);
+        assert!(key.iter().chain(&value).all(|x| x.is_nan()), "{name}: {key:?} {value:?}");
     }
 }
