@@ -12,6 +12,7 @@ pub mod elem;
 pub mod facts;
 pub mod kernel;
 pub mod layout;
+pub mod linear;
 pub mod loc;
 pub mod ops;
 pub mod oracle;
