@@ -1,6 +1,6 @@
 //! Compiles kernels given as text, runs them and the oracle on the same arguments, and compares all memory.
 
-use std::{collections::BTreeMap, ffi::c_void, sync::Mutex};
+use std::{collections::BTreeMap, ffi::c_void, io::Write, sync::Mutex};
 use tegula_codegen::service;
 use tegula_ir::{
     Elem, Kernel, Quant, Scalar,
@@ -23,6 +23,16 @@ pub fn targets() -> Vec<&'static str> {
         all.push("cpu:x86-64-v4");
     }
     all
+}
+
+/// A count and what it must be at least, as a line of JSON for the file that `TEGULA_FIGURES` names (tests/README.md).
+pub fn figure(name: &str, value: usize, least: usize) {
+    let Some(path) = std::env::var_os("TEGULA_FIGURES") else { return };
+    let pass = value >= least;
+    let line = format!("{{\"name\":{name:?},\"value\":{value},\"bound\":\"≥ {least}\",\"pass\":{pass}}}\n");
+    let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    // One write, since tests run beside each other.
+    file.and_then(|mut f| f.write_all(line.as_bytes())).expect("TEGULA_FIGURES can be written");
 }
 
 /// An argument, owned.

@@ -7,6 +7,7 @@ mod elementwise;
 mod harness;
 mod math;
 mod memory;
+mod mutation;
 mod ops;
 mod packed;
 mod report;
