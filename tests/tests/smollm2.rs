@@ -8,7 +8,7 @@ use tegula_engine::{
     model::{Activations, Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK},
     session::Session,
 };
-use tegula_tests::{data, model, read_npy};
+use tegula_tests::{data, figure::Figure, model, read_npy};
 
 /// A prompt, what the reference continued it with, and its five largest logits before each of those tokens.
 struct Reference {
@@ -59,8 +59,10 @@ fn f32_activations_follow_the_reference() {
         session.feed(&r.prompt, |_| {}).unwrap();
         let expected = read_npy(&format!("smollm2/{}.logits.npy", r.name));
         let off = rms(&session.logits().unwrap(), &expected);
-        println!("{}: rms {off:.5}", r.name);
-        assert!(off <= 0.02, "{}: rms of the logits after the prompt {off}", r.name);
+        let name = format!("SmolLM2 135M, activations f32: rms of the logits after {} to the reference", r.name);
+        let figure = Figure::new(name, off, "").at_most(0.02);
+        figure.record();
+        assert!(figure.holds(), "{figure}");
         for (step, (top, &token)) in r.top.iter().zip(&r.continuation).enumerate() {
             let logits = session.logits().unwrap();
             for &(id, value) in top {
@@ -102,8 +104,10 @@ fn quantised_activations_are_as_close_as_the_peer_on_the_largest_logits() {
         }
     }
     let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
-    println!("rms {rms:.4} over {} logits", squares.len());
-    assert!(rms <= PEER.0, "rms of the logits {rms}, llama.cpp's {}", PEER.0);
+    let name = format!("SmolLM2 135M: rms of {} largest logits to the f32 reference", squares.len());
+    let figure = Figure::new(name, rms, "").at_most(PEER.0);
+    figure.record();
+    assert!(figure.holds(), "{figure}");
 }
 
 /// Logits after each of `tokens`, computed in chunks of `chunk`.
