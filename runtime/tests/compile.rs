@@ -106,6 +106,41 @@ fn a_process_killed_while_idle_is_replaced_unnoticed() {
 }
 
 #[test]
+fn a_process_without_requests_is_ended_and_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let c = compiler(dir.path(), 2).idle(Duration::from_millis(300));
+    // SAFETY: signal 0 only asks whether there is such a process.
+    let lives = |pid: &i32| unsafe { libc::kill(*pid, 0) } == 0;
+    for round in 1..=2 {
+        std::thread::scope(|s| {
+            for t in 0..2 {
+                let c = &c;
+                s.spawn(move || works(c, &format!("k{round}_{t}")));
+            }
+        });
+        let begun = Instant::now();
+        while processes(dir.path()).iter().any(lives) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "round {round}: a process stays");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let started = starts(dir.path()).0;
+    assert!((2..=4).contains(&started), "{started}");
+}
+
+#[test]
+fn a_process_that_is_asked_again_and_again_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let c = compiler(dir.path(), 1).idle(Duration::from_secs(3));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        works(&c, "again");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(starts(dir.path()).0, 1);
+}
+
+#[test]
 fn a_rejected_kernel_costs_no_process() {
     let dir = tempfile::tempdir().unwrap();
     let c = compiler(dir.path(), 1);

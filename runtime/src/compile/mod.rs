@@ -3,21 +3,24 @@
 //!
 //! - [`find`]: where the program is, and which compiler it is (for cache keys);
 //! - [`worker`]: one running `tegulac` and the conversation with it;
-//! - [`Compiler`]: a few of them, started on demand.
+//! - `workers`: a few of them, started on demand and ended when they have long had nothing to do;
+//! - [`Compiler`]: gives kernels to them.
 
 pub mod error;
 pub mod find;
 pub mod worker;
+mod workers;
 
 pub use error::CompileError;
 pub use find::{Identity, Program};
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tegula_ir::protocol::{Meta, Request, Response};
-use worker::{Failure, Worker};
+use worker::Failure;
+use workers::Workers;
 
 /// What a compilation gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,27 +53,28 @@ pub enum Progress {
 /// Called with news about compilations, from any thread.
 pub type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// A pool of compiler processes. They start when they are needed and stay for the next request.
+/// How long a compiler process may have nothing to do before it is ended, unless told otherwise.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// A pool of compiler processes. They start when they are needed and stay for the next request; one that has had none for
+/// ten seconds is ended, and all are when the compiler is dropped.
 pub struct Compiler {
     program: Program,
     timeout: Duration,
-    limit: usize,
-    state: Mutex<State>,
-    freed: Condvar,
+    workers: Workers,
     on_progress: Option<OnProgress>,
-}
-
-#[derive(Default)]
-struct State {
-    idle: Vec<Worker>,
-    busy: usize,
 }
 
 impl Compiler {
     /// A compiler that runs `program`, in at most `limit` processes at a time, for at most `timeout` a kernel.
     pub fn new(program: Program, limit: usize, timeout: Duration) -> Compiler {
-        let state = Mutex::default();
-        Compiler { program, timeout, limit: limit.max(1), state, freed: Condvar::new(), on_progress: None }
+        Compiler { program, timeout, workers: Workers::new(limit.max(1), IDLE), on_progress: None }
+    }
+
+    /// Ends a process that has had no request for so long.
+    pub fn idle(mut self, idle: Duration) -> Compiler {
+        self.workers = Workers::new(self.workers.limit(), idle);
+        self
     }
 
     /// Tells `f` about every compilation.
@@ -86,17 +90,17 @@ impl Compiler {
 
     /// At most so many kernels are compiled at the same time.
     pub fn limit(&self) -> usize {
-        self.limit
+        self.workers.limit()
     }
 
     /// Compiles one kernel; `name` is for messages.
     pub fn compile(&self, name: &str, request: &Request) -> Result<Output, CompileError> {
-        let mut worker = self.take()?;
+        let mut worker = self.workers.take(&self.program)?;
         self.tell(|| Progress::Started { kernel: name.into() });
         let begun = Instant::now();
         let answer = worker.request(request, self.timeout);
         // A worker that failed is in an unknown state: it is dropped, which kills it.
-        self.give(answer.is_ok().then_some(worker));
+        self.workers.give(answer.is_ok().then_some(worker));
         let result = match answer {
             Ok(Response::Ok { bytes, meta }) => Ok(Output { bytes, meta }),
             Ok(Response::Err { stage, message, loc }) => Err(CompileError::Rejected {
@@ -126,40 +130,5 @@ impl Compiler {
             said: failure.said,
             saved: error::save_ir(name, request),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(&self) -> Result<Worker, CompileError> {
-        let mut state = self.lock();
-        loop {
-            while let Some(mut worker) = state.idle.pop() {
-                // One may have died (or been killed) while it had nothing to do.
-                if worker.alive() {
-                    state.busy += 1;
-                    return Ok(worker);
-                }
-            }
-            if state.busy < self.limit {
-                break;
-            }
-            state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.busy += 1;
-        drop(state);
-        let started = self.program.path().and_then(Worker::start);
-        if started.is_err() {
-            self.give(None);
-        }
-        started
-    }
-
-    fn give(&self, worker: Option<Worker>) {
-        let mut state = self.lock();
-        state.busy -= 1;
-        state.idle.extend(worker);
-        self.freed.notify_one();
     }
 }
