@@ -1,6 +1,6 @@
 //! Attributes: the build-time part of an op.
 
-use crate::scalar::Scalar;
+use crate::{linear::TileLayout, scalar::Scalar};
 use std::fmt;
 
 macro_rules! keys {
@@ -24,6 +24,7 @@ keys! {
     Fast "fast" "Flag: an approximate form is allowed.";
     K "k" "How many of the largest (top-k).";
     Kind "kind" "Which reduction, scan or atomic: a `Sym`.";
+    Layouts "layouts" "Where the results' elements are in a GPU program's registers: see [`crate::linear`].";
     Masked "masked" "Flag: the last operand is a mask.";
     Message "message" "Text of an assertion or a print.";
     N "n" "A divisor.";
@@ -35,6 +36,7 @@ keys! {
     Size "size" "Extent of a slice.";
     Start "start" "First index of a slice.";
     Value "value" "The constant.";
+    Warps "warps" "Warps of a GPU program: of a kernel.";
 }
 
 /// The value of an attribute.
@@ -52,6 +54,8 @@ pub enum Attr {
     Sym(&'static str),
     /// Text.
     Str(String),
+    /// A layout for each result of an op; `None` for what is no tile.
+    Layouts(Vec<Option<TileLayout>>),
 }
 
 /// The attributes of an op, sorted by key.
@@ -110,6 +114,17 @@ impl Attrs {
             Some(Attr::Str(s)) => Some(s),
             _ => None,
         }
+    }
+    /// Layouts.
+    pub fn layouts(&self, key: Key) -> Option<&[Option<TileLayout>]> {
+        match self.get(key) {
+            Some(Attr::Layouts(v)) => Some(v),
+            _ => None,
+        }
+    }
+    /// Takes one away.
+    pub fn remove(&mut self, key: Key) {
+        self.0.retain(|e| e.0 != key);
     }
     /// A name.
     pub fn sym(&self, key: Key) -> Option<&'static str> {
@@ -173,6 +188,11 @@ impl fmt::Display for Attr {
             Attr::Scalar(s) => write!(f, "{s}: {}", s.elem),
             Attr::Sym(s) => f.write_str(s),
             Attr::Str(s) => write!(f, "{s:?}"),
+            Attr::Layouts(all) => {
+                let text: Vec<String> =
+                    all.iter().map(|l| l.as_ref().map_or("-".into(), ToString::to_string)).collect();
+                write!(f, "{:?}", text.join("; "))
+            }
         }
     }
 }

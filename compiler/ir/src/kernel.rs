@@ -43,6 +43,8 @@ pub struct Kernel {
     pub params: Vec<String>,
     /// Type of every value, by index.
     pub types: Vec<Type>,
+    /// Build-time parameters of the whole: `warps` for GPUs.
+    pub attrs: Attrs,
     /// The code.
     pub body: Region,
 }
@@ -50,7 +52,7 @@ pub struct Kernel {
 impl Kernel {
     /// An empty kernel.
     pub fn new(name: impl Into<String>) -> Kernel {
-        Kernel { name: name.into(), params: vec![], types: vec![], body: Region::default() }
+        Kernel { name: name.into(), params: vec![], types: vec![], attrs: Attrs::new(), body: Region::default() }
     }
     /// A new value.
     pub fn value(&mut self, ty: Type) -> Value {
@@ -80,7 +82,7 @@ impl Kernel {
                 Value(types.len() as u32 - 1)
             })
         });
-        Kernel { name: self.name.clone(), params: self.params.clone(), types, body }
+        Kernel { name: self.name.clone(), params: self.params.clone(), types, attrs: self.attrs.clone(), body }
     }
 }
 

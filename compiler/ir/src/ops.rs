@@ -67,6 +67,10 @@ impl OpKind {
     pub fn name(self) -> &'static str {
         self.info().name
     }
+    /// Whether kernels hold it only after the assignment of layouts: no author writes it.
+    pub fn is_made_by_passes(self) -> bool {
+        self == OpKind::ConvertLayout
+    }
     /// Whether each result element depends on the operands' elements at the same index only.
     pub fn is_elementwise(self) -> bool {
         self.info().family == Family::Elementwise
@@ -86,6 +90,8 @@ ops! {
     Permute "permute" Pure Shape rules::permute, "Axes in another order: result axis i is operand axis `perm[i]`.";
     Slice "slice" Pure Shape rules::slice, "`size` elements from `start` along an axis.";
     Cat "cat" Pure Shape rules::cat, "Tiles one after the other along an axis.";
+
+    ConvertLayout "convert_layout" Pure Shape rules::convert_layout, "The same tile held by other threads; made by the assignment of layouts.";
 
     // Elementwise, one operand.
     Neg "neg" Pure Elementwise rules::unary_num, "−x; integers wrap.";

@@ -241,6 +241,9 @@ impl Parser<'_> {
                 self.expect(",")?;
             }
         }
+        if self.is("{") && self.attr_follows() {
+            self.kernel.attrs = self.attrs()?;
+        }
         self.expect("{")?;
         while !self.eat("}") {
             let op = self.op()?;
@@ -347,13 +350,25 @@ impl Parser<'_> {
             let Some(key) = Key::from_name(&name) else {
                 return self.error(format!("there is no attribute `{name}`"));
             };
-            let value = if self.eat("=") { self.attr()? } else { Attr::Flag };
+            let value = match self.eat("=") {
+                true if key == Key::Layouts => self.layouts()?,
+                true => self.attr()?,
+                false => Attr::Flag,
+            };
             attrs.set(key, value);
             if !self.is("}") {
                 self.expect(",")?;
             }
         }
         Ok(attrs)
+    }
+
+    /// `"LAYOUT; -; LAYOUT"`: one for each result.
+    fn layouts(&mut self) -> R<Attr> {
+        let text = self.text_lit()?;
+        let one = |part: &str| if part == "-" { Ok(None) } else { part.parse().map(Some) };
+        let all = text.split(';').map(|part| one(part.trim())).collect::<Result<_, String>>();
+        all.map(Attr::Layouts).or_else(|e| self.error(e))
     }
 
     fn attr(&mut self) -> R<Attr> {

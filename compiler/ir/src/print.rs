@@ -10,7 +10,7 @@
 //! }
 //! ```
 
-use crate::attr::Attr;
+use crate::attr::{Attr, Attrs, Key};
 use crate::kernel::{Kernel, Op, Region, Value};
 use std::fmt::{self, Write};
 
@@ -41,13 +41,22 @@ fn list(values: &[Value]) -> String {
     values.iter().map(|v| format!("%{}", v.0)).collect::<Vec<_>>().join(", ")
 }
 
+/// ` {key = value, flag}`, or nothing.
+fn attributes(attrs: &Attrs) -> String {
+    if attrs.is_empty() {
+        return String::new();
+    }
+    let one = |(k, a): &(Key, Attr)| if *a == Attr::Flag { k.name().into() } else { format!("{} = {a}", k.name()) };
+    format!(" {{{}}}", attrs.iter().map(one).collect::<Vec<_>>().join(", "))
+}
+
 impl Printer<'_> {
     fn text(&self) -> String {
         let mut s = String::new();
         let k = self.kernel;
         let params: Vec<String> =
             k.body.args.iter().zip(&k.params).map(|(v, n)| format!("%{} {n:?}: {}", v.0, k.ty(*v))).collect();
-        let _ = writeln!(s, "kernel @{}({}) {{", k.name, params.join(", "));
+        let _ = writeln!(s, "kernel @{}({}){} {{", k.name, params.join(", "), attributes(&k.attrs));
         for op in &k.body.ops {
             self.op(op, 1, &mut s);
         }
@@ -65,14 +74,7 @@ impl Printer<'_> {
         if !op.operands.is_empty() {
             let _ = write!(s, " {}", list(&op.operands));
         }
-        if !op.attrs.is_empty() {
-            let attrs: Vec<String> = op
-                .attrs
-                .iter()
-                .map(|(k, a)| if *a == Attr::Flag { k.name().to_string() } else { format!("{} = {a}", k.name()) })
-                .collect();
-            let _ = write!(s, " {{{}}}", attrs.join(", "));
-        }
+        s.push_str(&attributes(&op.attrs));
         if !op.results.is_empty() {
             let types: Vec<String> = op.results.iter().map(|v| self.kernel.ty(*v).to_string()).collect();
             let _ = write!(s, " : {}", types.join(", "));

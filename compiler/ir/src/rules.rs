@@ -169,6 +169,11 @@ pub(crate) fn cat(k: &Kernel, op: &Op) -> R {
     same(out(k, op, 0)?, &want, "the result")
 }
 
+pub(crate) fn convert_layout(k: &Kernel, op: &Op) -> R {
+    arity(op, 1, 1)?;
+    same(tile(k, op, 0)?, out(k, op, 0)?, "operand and result")
+}
+
 // ---- elementwise ----
 
 fn uniform(k: &Kernel, op: &Op, n: usize, ok: fn(Elem) -> bool, what: &str) -> R {

@@ -160,7 +160,9 @@ fn meaning(kind: OpKind) -> Meaning {
         Select => Meaning::Select,
         Fma => Meaning::Fma,
 
-        Const | Iota | ProgramId | NumPrograms | Broadcast | Reshape | Permute | Slice | Cat => Meaning::Elsewhere,
+        Const | Iota | ProgramId | NumPrograms | Broadcast | Reshape | Permute | Slice | Cat | ConvertLayout => {
+            Meaning::Elsewhere
+        }
         Reduce | ReduceWith | Scan | ScanWith | Sort | TopK | Histogram | Take => Meaning::Elsewhere,
         Dim | Narrow | Load | Store | Gather | Scatter | Atomic | AtomicCas => Meaning::Elsewhere,
         Dot | DotGrouped | PackedLoad | PackedGather | PackedDim | Dequant => Meaning::Elsewhere,

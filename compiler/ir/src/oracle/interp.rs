@@ -239,7 +239,7 @@ impl<'k> Machine<'k, '_> {
             NumPrograms => one(Tile::scalar(Elem::I32, self.grid[axis].into())),
 
             Broadcast => one(shape::broadcast(x[0], result)),
-            Reshape => one(Tile::new(result, x[0].bits.clone())),
+            Reshape | ConvertLayout => one(Tile::new(result, x[0].bits.clone())),
             Permute => one(shape::permute(x[0], op.attrs.ints(Key::Perm).unwrap_or(&[]), result)),
             Slice => one(shape::slice(x[0], axis, int(op, Key::Start) as usize, result)),
             Cat => one(shape::cat(&x, axis, result)),
