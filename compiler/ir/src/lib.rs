@@ -10,6 +10,7 @@ pub mod attr;
 pub mod builder;
 pub mod elem;
 pub mod facts;
+pub mod gpu;
 pub mod kernel;
 pub mod layout;
 pub mod linear;

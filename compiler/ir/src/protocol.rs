@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 
 /// Version of the messages and of [`crate::abi`]. Both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// First bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"TGLC";
@@ -22,8 +22,8 @@ pub const MAX_LEN: u32 = 1 << 30;
 pub struct Request {
     /// The kernel's IR as text, with locations.
     pub kernel: String,
-    /// For what: `cpu:` and a microarchitecture level, with extensions: `cpu:x86-64-v3`, `cpu:x86-64-v4`,
-    /// `cpu:x86-64-v4+vnni`.
+    /// For what: `cpu:` and a microarchitecture level, with extensions (`cpu:x86-64-v3`, `cpu:x86-64-v4`,
+    /// `cpu:x86-64-v4+vnni`), or a GPU architecture (`sm_80`, `sm_90a`).
     pub target: String,
     /// What is wanted.
     pub emit: Emit,
@@ -34,15 +34,17 @@ pub struct Request {
 /// The form in which a kernel is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Emit {
-    /// What runs: for CPUs a shared object.
+    /// What runs: for CPUs a shared object, for GPUs PTX.
     Artifact,
     /// Tile IR after the passes, as text.
     Tile,
+    /// The same with layouts assigned, for GPUs.
+    Layouts,
     /// MLIR as the lowering makes it, as text.
     Mlir,
     /// Optimised LLVM IR, as text.
     Llvm,
-    /// Assembly, as text.
+    /// Assembly, as text: for GPUs PTX.
     Asm,
 }
 
@@ -58,7 +60,7 @@ pub enum Response {
     },
     /// The kernel could not be compiled.
     Err {
-        /// Where it failed: `parse`, `verify`, `passes`, `lower`, `mlir`, `llvm`, `link`.
+        /// Where it failed: `parse`, `verify`, `passes`, `layouts`, `lower`, `mlir`, `llvm`, `link`.
         stage: String,
         /// What was wrong.
         message: String,
@@ -72,6 +74,10 @@ pub enum Response {
 pub struct Meta {
     /// Scratch memory that each thread must give to the kernel, in bytes.
     pub scratch_bytes: u64,
+    /// For GPUs: dynamic shared memory that a launch must give each program, in bytes.
+    pub shared_bytes: u64,
+    /// For GPUs: warps that run a program; its block has 32 times as many threads.
+    pub warps: u32,
     /// What the site numbers in reports mean.
     pub sites: Vec<Site>,
     /// Remarks for the author: what was not vectorised, which fallback was taken.
@@ -188,7 +194,13 @@ mod tests {
             message: "x =".into(),
             loc: Loc::new("a.rs", 3, 9),
         };
-        let meta = Meta { scratch_bytes: 4096, sites: vec![site], remarks: vec!["scalar loop".into()] };
+        let meta = Meta {
+            scratch_bytes: 4096,
+            shared_bytes: 512,
+            warps: 4,
+            sites: vec![site],
+            remarks: vec!["scalar loop".into()],
+        };
         Response::Ok { bytes: vec![1, 2, 3], meta }
     }
 

@@ -82,7 +82,7 @@ pub(super) fn of(op: &Op, x: &[Fact], dims: &HashMap<Extent, u64>) -> Vec<Below>
     let multiplied = |b: Below, c: i128| (b.mul % c == 0).then(|| Below { mul: b.mul / c, ..b });
     let shift = |i: usize| range(i).single().filter(|n| (0..63).contains(n)).map(|n| 1i128 << n);
     match op.kind {
-        Cast | Broadcast | Reshape | Permute | Slice | MultipleOf => each(&x[0].below, &same),
+        Cast | Broadcast | Reshape | Permute | Slice | ConvertLayout | MultipleOf => each(&x[0].below, &same),
         Add => {
             each(&x[0].below, &|b| b.lowered(range(1).hi.checked_neg()?));
             each(&x[1].below, &|b| b.lowered(range(0).hi.checked_neg()?));

@@ -62,7 +62,7 @@ pub(super) fn of(kernel: &Kernel, op: &Op, x: &[Fact], to: &TileType) -> Steps {
         Iota => vec![Some(Step::new(1, bits))],
         Broadcast if x[0].steps.is_empty() => uniform(to),
         // Repeated axes have extent 1 in the operand, so that their step is 0 there.
-        Broadcast | MultipleOf | Slice => x[0].steps.clone(),
+        Broadcast | MultipleOf | Slice | ConvertLayout => x[0].steps.clone(),
         Permute => op.attrs.ints(Key::Perm).unwrap_or_default().iter().map(|&p| x[0].steps[p as usize]).collect(),
         Reshape => reshape(kernel.ty(op.operands[0]).as_tile(), &x[0].steps, to),
         Cat => {

@@ -27,7 +27,7 @@ pub(super) fn result(kernel: &Kernel, op: &Op, v: Value, x: &[Fact], dims: &Hash
     if t.elem.is_float() {
         fact.constant = match op.kind {
             Const => op.attrs.scalar(Key::Value),
-            Broadcast | Reshape | Permute | Slice => x[0].constant,
+            Broadcast | Reshape | Permute | Slice | ConvertLayout => x[0].constant,
             _ => None,
         };
         return Some(fact);
@@ -77,7 +77,7 @@ fn interval(kernel: &Kernel, op: &Op, v: Value, x: &[Fact], t: &TileType) -> Opt
         ProgramId => Some(Range::new(0, MOST - 1)),
         NumPrograms => Some(Range::new(1, MOST)),
         Dim | PackedDim => Some(Range::new(0, MOST)),
-        Broadcast | Reshape | Permute | Slice | MultipleOf | Sort => x[0].range,
+        Broadcast | Reshape | Permute | Slice | ConvertLayout | MultipleOf | Sort => x[0].range,
         TopK if v == op.results[0] => x[0].range,
         TopK => Some(Range::new(0, *from?.shape.last()? as i128 - 1)),
         Cat => ranges()?.into_iter().reduce(Range::join),
@@ -107,7 +107,7 @@ fn divides(kernel: &Kernel, op: &Op, x: &[Fact], d: &[u64], exact: Range) -> u64
         Const => exact.single().map_or(1, divisor::of),
         Iota if exact.hi == 0 => 0,
         Dim | PackedDim => 1,
-        Broadcast | Reshape | Permute | Slice | Sort | Take => d[0],
+        Broadcast | Reshape | Permute | Slice | ConvertLayout | Sort | Take => d[0],
         Cat => d.iter().copied().fold(0, divisor::gcd),
         MultipleOf => divisor::lcm(d[0], op.attrs.int(Key::N).map_or(1, |n| n as u64)),
         Reduce | Scan => match op.attrs.sym(Key::Kind).and_then(ReduceKind::from_name) {
@@ -131,7 +131,7 @@ fn divides_first(kernel: &Kernel, op: &Op, x: &[Fact], first: &[u64], exact: Ran
     let from = op.operands.first().and_then(|&v| kernel.ty(v).as_tile())?;
     let last = from.rank().checked_sub(1);
     match op.kind {
-        Broadcast => Some(first[0]),
+        Broadcast | ConvertLayout => Some(first[0]),
         Slice => {
             let start = op.attrs.int(Key::Start)?;
             (op.attrs.int(Key::Axis)? as usize != last? || start == 0).then_some(first[0])

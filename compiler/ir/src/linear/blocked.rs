@@ -11,15 +11,12 @@ pub struct Blocking {
     pub order: Vec<usize>,
     /// Base-two logarithm of the number of warps.
     pub warp_bits: u32,
-    /// Give every thread `contiguous` elements even when that leaves threads with copies: what a reduction along the
-    /// fastest axis wants, whose order must not depend on the other extents.
-    pub fixed: bool,
 }
 
 impl Blocking {
     /// Row-major: the last axis is the fastest.
     pub fn row_major(rank: usize, contiguous: usize, warp_bits: u32) -> Blocking {
-        Blocking { contiguous, order: (0..rank).rev().collect(), warp_bits, fixed: false }
+        Blocking { contiguous, order: (0..rank).rev().collect(), warp_bits }
     }
 
     /// The layout of a piece with these extents (powers of two): registers take `contiguous` elements along the fastest
@@ -29,11 +26,8 @@ impl Blocking {
         let bits = axes.bits();
         let threads = LANE_BITS as u32 + self.warp_bits;
         let fastest = self.order.first().map_or(0, |a| axes.width(*a));
-        let mut low = self.contiguous.trailing_zeros().min(fastest);
-        if !self.fixed {
-            // Better many threads with little than few with much.
-            low = low.min(bits.saturating_sub(threads));
-        }
+        // Better many threads with little than few with much.
+        let low = self.contiguous.trailing_zeros().min(fastest).min(bits.saturating_sub(threads));
         // Index bits in order, fastest first.
         let mut all = self.order.iter().flat_map(|a| (0..axes.width(*a)).map(|i| axes.place(*a, 1 << i)));
         let mut reg: Vec<u64> = all.by_ref().take(low as usize).collect();
