@@ -41,9 +41,10 @@ impl Load {
     pub fn load(&self) -> Result<Loaded, Error> {
         let file = Gguf::open(pull::fetch(&self.model)?)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
-        let template = match file.get::<&str>("tokenizer.chat_template")?.is_some() {
-            true => Some(ChatTemplate::from_gguf(&file, &tokenizer)?),
-            false => None,
+        let template = if file.get::<&str>("tokenizer.chat_template")?.is_some() {
+            Some(ChatTemplate::from_gguf(&file, &tokenizer)?)
+        } else {
+            None
         };
         let mut options = CpuOptions { on_progress: Some(compile_progress()), ..CpuOptions::default() };
         options.pool.threads = self.threads.map_or(options.pool.threads, usize::from);

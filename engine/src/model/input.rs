@@ -149,23 +149,20 @@ impl Input {
         let (k, epilogue) = (w.k(), Epilogue { residual });
         let bk = tile_of_k(k, w.quant().block().max(32));
         let grid = |bm: usize| [w.n().div_ceil(COLUMNS), rows.div_ceil(bm)];
-        match forms(self.activations, w).codes {
-            true => {
-                let bm = rows.next_power_of_two().min(64);
-                let codes = self.codes.slice(0, 0..rows)?.slice(1, 0..k)?;
-                let scales = self.scales.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
-                let sums = self.sums.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
-                linear_quantised::launch(codes, scales, sums, w, y)
-                    .dims(bm, COLUMNS, bk, bk / 32)
-                    .cfg(epilogue)
-                    .grid(grid(bm))
-                    .run(stream)?
-            }
-            false => {
-                let bm = rows.next_power_of_two().min(32);
-                let x = self.plain.slice(0, 0..rows)?.slice(1, 0..k)?;
-                linear::launch(x, w, y).dims(bm, COLUMNS, bk.min(256)).cfg(epilogue).grid(grid(bm)).run(stream)?
-            }
+        if forms(self.activations, w).codes {
+            let bm = rows.next_power_of_two().min(64);
+            let codes = self.codes.slice(0, 0..rows)?.slice(1, 0..k)?;
+            let scales = self.scales.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
+            let sums = self.sums.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
+            linear_quantised::launch(codes, scales, sums, w, y)
+                .dims(bm, COLUMNS, bk, bk / 32)
+                .cfg(epilogue)
+                .grid(grid(bm))
+                .run(stream)?
+        } else {
+            let bm = rows.next_power_of_two().min(32);
+            let x = self.plain.slice(0, 0..rows)?.slice(1, 0..k)?;
+            linear::launch(x, w, y).dims(bm, COLUMNS, bk.min(256)).cfg(epilogue).grid(grid(bm)).run(stream)?
         }
         Ok(())
     }
