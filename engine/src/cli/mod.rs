@@ -5,6 +5,7 @@ mod compile;
 mod eval;
 mod inspect;
 mod kernel_text;
+mod log;
 mod model;
 mod opt;
 mod pull;
@@ -28,6 +29,8 @@ use crate::Error;
     after_help = "MODEL is a known name (`tegula pull --list` shows them), the path of a GGUF file, or \
                   `hf:OWNER/NAME/FILE.gguf` for a file on the Hugging Face Hub. Models are kept in \
                   ~/.cache/tegula/models; set TEGULA_HOME to keep them elsewhere.\n\n\
+                  Warnings are shown on standard error; set TEGULA_LOG (or RUST_LOG) to another level: off, error, \
+                  info, debug, trace.\n\n\
                   Start with:  tegula run smollm2"
 )]
 struct Cli {
@@ -66,6 +69,7 @@ impl Command {
 /// wrong arguments are exit code 2.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    log::start();
     let mut out = io::stdout().lock();
     let result = cli.command.run(&mut out).and_then(|()| out.flush().map_err(Error::output));
     match result {
