@@ -90,5 +90,5 @@ fn random_programs_agree() {
 #[test]
 #[ignore = "long"]
 fn many_random_programs_agree() {
-    agree(0..1000);
+    agree(0..400);
 }
