@@ -1,7 +1,9 @@
 //! Kernels of the language, launched on the oracle and, where the compiler is, on the CPU.
 
+#[path = "../../tests/src/skip.rs"]
+mod skip;
+
 use std::{
-    fs::File,
     io::Write,
     sync::{Arc, Mutex},
 };
@@ -65,11 +67,7 @@ fn tells<N: Dim>(x: View<f32, 2>, y: ViewMut<i32, 1>) {
 fn devices() -> Vec<Device> {
     let mut devices = vec![Device::oracle_with(OracleOptions { sanitize: true, ..OracleOptions::default() })];
     if let Err(e) = compile::find::find() {
-        let why = format!("kernels on the CPU: {e}");
-        eprintln!("skipped: {why}");
-        if let Some(path) = std::env::var_os("TEGULA_SKIPS") {
-            writeln!(File::options().create(true).append(true).open(path).unwrap(), "{why}").unwrap();
-        }
+        skip::skip(&format!("kernels on the CPU: {e}"));
         return devices;
     }
     for threads in [1, 3] {

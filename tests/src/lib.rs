@@ -1,34 +1,14 @@
 //! What tests across crates share: real models, reference data, honest skipping, and the figures of `./x test --full`.
 
 pub mod figure;
+mod model;
+mod skip;
 pub mod status;
 
-use std::{fs::OpenOptions, io::Write, path::PathBuf};
+pub use model::model;
+pub use skip::skip;
 
-/// The path of a model known by name, if it has been fetched; if not, the calling test is reported as skipped.
-pub fn model(name: &str) -> Option<PathBuf> {
-    match tegula_engine::pull::cached(name) {
-        Ok(Some(path)) => Some(path),
-        Ok(None) => {
-            skip(&format!("model {name} is not here; `tegula pull {name}` fetches it"));
-            None
-        }
-        Err(e) => {
-            skip(&format!("model {name}: {e}"));
-            None
-        }
-    }
-}
-
-/// Notes that a check could not be made here: `./x test` counts and lists these.
-pub fn skip(why: &str) {
-    eprintln!("skipped: {why}");
-    if let Some(path) = std::env::var_os("TEGULA_SKIPS") {
-        let line = OpenOptions::new().append(true).create(true).open(path);
-        // A note that cannot be written is still on standard error.
-        let _ = line.and_then(|mut f| writeln!(f, "{why}"));
-    }
-}
+use std::path::PathBuf;
 
 /// A file of `tests/data`.
 pub fn data(name: &str) -> PathBuf {

@@ -11,7 +11,7 @@ use zip::write::SimpleFileOptions;
 
 use super::*;
 
-#[path = "../../tests/common/skip.rs"]
+#[path = "../../../tests/src/skip.rs"]
 mod skip;
 use skip::skip;
 

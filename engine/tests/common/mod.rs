@@ -1,16 +1,8 @@
-//! What tests share: real models, if they are here.
+//! What the engine's tests share with those that cross crates.
 
+#[path = "../../../tests/src/model.rs"]
+mod model;
+#[path = "../../../tests/src/skip.rs"]
 mod skip;
 
-use std::path::PathBuf;
-
-use skip::skip;
-
-/// The path of a model known by name, if it has been fetched; if not, the calling test is reported as skipped.
-pub fn model(name: &str) -> Option<PathBuf> {
-    let path = tegula_engine::pull::cached(name).expect("a model this test knows");
-    if path.is_none() {
-        skip(&format!("model {name} is not here; `tegula pull {name}` fetches it"));
-    }
-    path
-}
+pub use model::model;

@@ -1,4 +1,4 @@
-//! Tests that cannot check something on this machine.
+//! Tests that cannot check something on this machine. Other crates' tests include this file by its path.
 
 use std::fs::File;
 use std::io::Write;
