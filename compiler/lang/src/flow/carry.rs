@@ -50,24 +50,15 @@ macro_rules! tuples { ($([$($a:ident)*])*) => {$(
 )*} }
 tuples! { [] [A] [A B] [A B D] [A B D E] [A B D E F] [A B D E F G] [A B D E F G H] }
 
-#[diagnostic::do_not_recommend]
-impl<V: Carry, const N: usize> Carry for [V; N] {
-    fn collect(&self, out: &mut Vec<Handle>) {
-        self.iter().for_each(|v| v.collect(out))
+macro_rules! many { ($([$($generics:tt)*] $t:ty;)*) => {$(
+    #[diagnostic::do_not_recommend]
+    impl<$($generics)*> Carry for $t {
+        fn collect(&self, out: &mut Vec<Handle>) { self.iter().for_each(|v| v.collect(out)) }
+        fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) { self.iter_mut().for_each(|v| v.replace(values)) }
     }
-    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
-        self.iter_mut().for_each(|v| v.replace(values))
-    }
-}
-#[diagnostic::do_not_recommend]
-impl<V: Carry> Carry for Vec<V> {
-    fn collect(&self, out: &mut Vec<Handle>) {
-        self.iter().for_each(|v| v.collect(out))
-    }
-    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
-        self.iter_mut().for_each(|v| v.replace(values))
-    }
-}
+)*} }
+many! { [V: Carry, const N: usize] [V; N]; [V: Carry] Vec<V>; [V: Carry] Option<V>; }
+
 #[diagnostic::do_not_recommend]
 impl<V: Carry + ?Sized> Carry for Box<V> {
     fn collect(&self, out: &mut Vec<Handle>) {
@@ -75,15 +66,6 @@ impl<V: Carry + ?Sized> Carry for Box<V> {
     }
     fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
         (**self).replace(values)
-    }
-}
-#[diagnostic::do_not_recommend]
-impl<V: Carry> Carry for Option<V> {
-    fn collect(&self, out: &mut Vec<Handle>) {
-        self.iter().for_each(|v| v.collect(out))
-    }
-    fn replace(&mut self, values: &mut dyn Iterator<Item = Handle>) {
-        self.iter_mut().for_each(|v| v.replace(values))
     }
 }
 
