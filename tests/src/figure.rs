@@ -21,7 +21,7 @@ pub struct Figure {
     /// Of the number; empty for a ratio or a count.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub unit: String,
-    /// What it must be, `≥ 0.85` for example; empty if it is only told.
+    /// What it must be, `≤ 12 µs` for example; empty if it is only told.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bound: String,
     /// Whether it is; `None` without a bound, or where it could not be measured.
@@ -43,13 +43,13 @@ impl Figure {
     /// It must be at least this. NaN fails.
     pub fn at_least(self, least: f64) -> Figure {
         let pass = self.value.is_some_and(|v| v >= least);
-        Figure { bound: format!("≥ {least}"), pass: Some(pass), ..self }
+        Figure { bound: format!("≥ {least} {}", self.unit).trim_end().to_owned(), pass: Some(pass), ..self }
     }
 
     /// It must be at most this. NaN fails.
     pub fn at_most(self, most: f64) -> Figure {
         let pass = self.value.is_some_and(|v| v <= most);
-        Figure { bound: format!("≤ {most}"), pass: Some(pass), ..self }
+        Figure { bound: format!("≤ {most} {}", self.unit).trim_end().to_owned(), pass: Some(pass), ..self }
     }
 
     /// Whether its bound holds; true without one.

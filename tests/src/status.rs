@@ -148,7 +148,7 @@ mod tests {
         let expected = "`./x test --full` on 2026-01-31 at commit 0123456789 (A CPU, 2 cores, 3 minutes): **failed: full**; 15 \
             tests passed, 1 failed, 1 checks were not possible there.\n\n\
             | measured | | bound | |\n|---|--:|---|---|\n\
-            | sum | 1.500 µs | ≤ 2 | pass |\n\
+            | sum | 1.500 µs | ≤ 2 µs | pass |\n\
             | rate | 0.5000 | ≥ 0.85 | **fail** |\n\
             | words | 12 tokens/s |  |  |\n\
             | peer | – | ≥ 0.9 | not here |\n";
