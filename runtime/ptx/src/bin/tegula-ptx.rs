@@ -1,0 +1,149 @@
+//! `tegula-ptx check FILE...` says whether the emulator knows everything that PTX files hold; `tegula-ptx bench` times
+//! warp instructions.
+
+use std::{process::ExitCode, time::Instant};
+use tegula_ptx::{Emulator, Grid, Module, Options, Param, exec::lanes::Tier};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.first().map(String::as_str) {
+        Some("check") if args.len() > 1 => {
+            let mut good = true;
+            for file in &args[1..] {
+                good &= check(file);
+            }
+            if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Some("bench") => bench(),
+        _ => {
+            eprintln!("usage: tegula-ptx check FILE...\n       tegula-ptx bench");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Parses a file, lists unknown instructions and decodes every kernel.
+fn check(file: &str) -> bool {
+    let module = std::fs::read_to_string(file).map_err(|e| e.to_string()).and_then(|text| {
+        let target = text.split("sm_").nth(1).unwrap_or("80");
+        let end = target.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(target.len());
+        Module::parse(&text, &format!("sm_{}", &target[..end])).map_err(|e| e.to_string())
+    });
+    let module = match module {
+        Ok(module) => module,
+        Err(error) => {
+            println!("{file}: {error}");
+            return false;
+        }
+    };
+    let unknown = module.unknown();
+    for error in &unknown {
+        println!("{file}: {error}");
+    }
+    if !unknown.is_empty() {
+        return false;
+    }
+    let mut good = true;
+    for entry in module.entries() {
+        match module.program(entry, Tier::best()) {
+            Ok(p) => println!(
+                "{file}: {entry}: {} instructions, {} register rows, {} bytes of static shared memory",
+                p.code.len(),
+                p.rows,
+                p.static_shared
+            ),
+            Err(error) => {
+                println!("{file}: {entry}: {error}");
+                good = false;
+            }
+        }
+    }
+    good
+}
+
+/// Instructions timed: a name and the text, where `%r1`..`%r4`, `%f1`.. are initialised and `%rs` is a shared address.
+const TIMED: &[(&str, &str)] = &[
+    ("add.s32", "add.s32 %r5, %r1, %r2;"),
+    ("mul.lo.s32", "mul.lo.s32 %r5, %r1, %r2;"),
+    ("xor.b32", "xor.b32 %r5, %r1, %r2;"),
+    ("shl.b32", "shl.b32 %r5, %r1, 3;"),
+    ("mad.lo.s32", "mad.lo.s32 %r5, %r1, %r2, %r3;"),
+    ("add.s64", "add.s64 %rd5, %rd1, %rd2;"),
+    ("mov.b32", "mov.b32 %r5, %r1;"),
+    ("fma.rn.f32", "fma.rn.f32 %f5, %f1, %f2, %f3;"),
+    ("mul.f32", "mul.f32 %f5, %f1, %f2;"),
+    ("max.f32", "max.f32 %f5, %f1, %f2;"),
+    ("ex2.approx.ftz.f32", "ex2.approx.ftz.f32 %f5, %f1;"),
+    ("cvt.rn.bf16x2.f32", "cvt.rn.bf16x2.f32 %r5, %f1, %f2;"),
+    ("setp.lt.s32", "setp.lt.s32 %p2, %r1, %r2;"),
+    ("selp.b32", "selp.b32 %r5, %r1, %r2, %p1;"),
+    ("shfl.sync.bfly", "shfl.sync.bfly.b32 %r5, %r1, 1, 31, -1;"),
+    ("ld.shared.b32", "ld.shared.b32 %r5, [%r4];"),
+    ("st.shared.b32", "st.shared.b32 [%r4], %r1;"),
+    ("ld.shared.v4.b32", "ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r9];"),
+    ("ld.global.b32", "ld.global.b32 %r5, [%rd3];"),
+    ("st.global.b32", "st.global.b32 [%rd3], %r1;"),
+    ("add.s32 half mask", "@%p1 add.s32 %r5, %r1, %r2;"),
+];
+
+fn bench() -> ExitCode {
+    println!("{:20} {:>10} {:>10} {:>10}   ns per warp instruction, one core", "", "fast", "strict", "portable");
+    let strict = Options { threads: 1, ..Options::default() };
+    let fast = Options { threads: 1, ..Options::fast() };
+    let portable = Options { portable: true, ..fast.clone() };
+    for (name, text) in TIMED {
+        print!("{name:20}");
+        for options in [&fast, &strict, &portable] {
+            match time(text, options) {
+                Ok(ns) => print!(" {ns:10.1}"),
+                Err(error) => {
+                    println!(" {error}");
+                    break;
+                }
+            }
+        }
+        println!();
+    }
+    ExitCode::SUCCESS
+}
+
+/// Nanoseconds of one instruction in an unrolled loop of one warp.
+fn time(instruction: &str, options: &Options) -> Result<f64, String> {
+    const UNROLL: usize = 64;
+    const TRIPS: u32 = 1500;
+    let body = vec![instruction; UNROLL].join("\n");
+    let text = format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 16 .b8 buffer[4096];
+         .visible .entry bench(.param .u64 data, .param .u32 trips) {{
+         .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .f32 %f<10>;
+         ld.param.u64 %rd1, [data]; ld.param.u32 %r10, [trips];
+         mov.u32 %r1, %tid.x; add.s32 %r2, %r1, 77; mov.u32 %r3, 5; mov.u32 %r11, buffer;
+         shl.b32 %r12, %r1, 2; add.s32 %r4, %r11, %r12; shl.b32 %r13, %r1, 4; add.s32 %r9, %r11, %r13;
+         mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+         cvt.rn.f32.s32 %f1, %r1; mov.f32 %f2, 0f3F800001; mov.f32 %f3, 0f3F000000;
+         st.shared.v4.b32 [%r9], {{%r1, %r2, %r3, %r4}};
+         setp.lt.s32 %p1, %r1, 16; mov.u32 %r14, 0;
+         LOOP:
+         {body}
+         add.s32 %r14, %r14, 1; setp.lt.u32 %p3, %r14, %r10; @%p3 bra LOOP;
+         ret; }}"
+    );
+    let module = Module::parse(&text, "sm_80").map_err(|e| e.to_string())?;
+    let mut emulator = Emulator::new(options.clone());
+    let data = emulator.memory.alloc_with("data", &[1; 4096]);
+    let mut run = |trips: u32| -> Result<f64, String> {
+        let start = Instant::now();
+        emulator
+            .launch(&module, "bench", Grid::new(1, 32), &[Param::U64(data), Param::U32(trips)])
+            .map_err(|e| e.to_string())?;
+        Ok(start.elapsed().as_secs_f64() * 1e9)
+    };
+    run(TRIPS)?;
+    // The median of several, less the loop's frame.
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        times.push(run(TRIPS)?);
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[2] / (TRIPS as f64 * (UNROLL + 3) as f64))
+}

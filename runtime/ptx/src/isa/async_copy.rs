@@ -1,0 +1,4 @@
+//! Soon.
+use crate::decode::form::Form;
+/// Rows.
+pub const FORMS: &[Form] = &[];

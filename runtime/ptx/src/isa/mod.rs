@@ -1,0 +1,45 @@
+//! The instructions, by family. Each family's file holds its rows of the table of forms and their meaning.
+
+use crate::decode::form::Form;
+
+pub mod async_copy;
+pub mod atomic;
+pub mod barrier;
+pub mod bits;
+pub mod call;
+pub mod compare;
+pub mod control;
+pub mod convert;
+pub mod data;
+pub mod float;
+pub mod half;
+pub mod integer;
+pub mod memory;
+pub mod packed;
+pub mod special;
+pub mod warp;
+
+/// Every family's rows: the table of instructions.
+const FAMILIES: &[&[Form]] = &[
+    async_copy::FORMS,
+    atomic::FORMS,
+    barrier::FORMS,
+    bits::FORMS,
+    call::FORMS,
+    compare::FORMS,
+    control::FORMS,
+    convert::FORMS,
+    data::FORMS,
+    float::FORMS,
+    half::FORMS,
+    integer::FORMS,
+    memory::FORMS,
+    packed::FORMS,
+    special::FORMS,
+    warp::FORMS,
+];
+
+/// All rows.
+pub fn forms() -> impl Iterator<Item = &'static Form> {
+    FAMILIES.iter().copied().flatten()
+}

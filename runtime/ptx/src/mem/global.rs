@@ -1,0 +1,234 @@
+//! Global memory: allocations at made-up device addresses, never host pointers, so that runs are repeatable.
+
+use super::{GLOBAL_BASE, Space, access::Region};
+use std::cell::UnsafeCell;
+
+/// Bytes between allocations, so that running off one's end does not reach the next.
+const GAP: u64 = 4096;
+/// Alignment of every allocation, as on the device.
+const ALIGN: u64 = 512;
+
+/// Bytes that emulated threads on several host threads may touch at once. Only raw pointers go into it while a launch
+/// runs; a race there is the kernel's own.
+struct Bytes(Box<[UnsafeCell<u128>]>);
+
+// SAFETY: access goes through raw pointers; which bytes two kernels' threads may touch at once is the kernel's business,
+// as on a device. The host API takes `&mut Memory`, so nothing of the host races with a launch.
+unsafe impl Sync for Bytes {}
+// SAFETY: plain bytes.
+unsafe impl Send for Bytes {}
+
+impl Bytes {
+    fn new(len: usize) -> Bytes {
+        let words = len.div_ceil(16) + 1;
+        // Large zeroed vectors come from fresh pages.
+        let zeroed: Vec<u128> = vec![0; words];
+        // SAFETY: UnsafeCell<u128> has the layout of u128.
+        let cells = unsafe { Box::from_raw(Box::into_raw(zeroed.into_boxed_slice()) as *mut [UnsafeCell<u128>]) };
+        Bytes(cells)
+    }
+
+    fn ptr(&self) -> *mut u8 {
+        self.0.as_ptr().cast_mut().cast()
+    }
+}
+
+struct Allocation {
+    address: u64,
+    len: u64,
+    data: Bytes,
+    /// One byte per byte: 1 where something was written. None when all of it is initialised.
+    shadow: Option<Bytes>,
+    name: String,
+    read_only: bool,
+    freed: bool,
+}
+
+impl Allocation {
+    fn region(&self) -> Region {
+        Region {
+            base: self.data.ptr(),
+            shadow: self.shadow.as_ref().map_or(std::ptr::null_mut(), Bytes::ptr),
+            start: self.address,
+            end: self.address + self.len,
+            lane_stride: 0,
+            read_only: self.read_only,
+        }
+    }
+}
+
+/// A device address could not be used by the host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MemoryError(pub String);
+
+/// All global memory of an emulated device.
+#[derive(Default)]
+pub struct Memory {
+    /// By rising address; freed ones stay for messages, without data.
+    allocations: Vec<Allocation>,
+}
+
+impl Memory {
+    /// Empty memory.
+    pub fn new() -> Memory {
+        Memory::default()
+    }
+
+    /// Allocates `bytes`, uninitialised (they read as zero, and strict mode says so), and gives the address. `name` is
+    /// for messages.
+    pub fn alloc(&mut self, name: &str, bytes: usize) -> u64 {
+        let address = self
+            .allocations
+            .last()
+            .map_or(GLOBAL_BASE, |a| (a.address + a.len + GAP).next_multiple_of(ALIGN));
+        self.allocations.push(Allocation {
+            address,
+            len: bytes as u64,
+            data: Bytes::new(bytes),
+            shadow: Some(Bytes::new(bytes)),
+            name: name.to_string(),
+            read_only: false,
+            freed: false,
+        });
+        address
+    }
+
+    /// Allocates and writes `bytes`.
+    pub fn alloc_with(&mut self, name: &str, bytes: &[u8]) -> u64 {
+        let address = self.alloc(name, bytes.len());
+        if let Some(a) = self.allocations.last_mut() {
+            a.shadow = None;
+            // SAFETY: the allocation has bytes.len() bytes; nothing else uses it, we hold &mut.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), a.data.ptr(), bytes.len()) };
+        }
+        address
+    }
+
+    /// Makes the allocation at `address` read-only for kernels.
+    pub fn protect(&mut self, address: u64) {
+        if let Some(i) = self.position(address) {
+            self.allocations[i].read_only = true;
+        }
+    }
+
+    /// Frees the allocation that starts at `address`.
+    pub fn free(&mut self, address: u64) -> Result<(), MemoryError> {
+        match self.position(address) {
+            Some(i) if self.allocations[i].address == address && !self.allocations[i].freed => {
+                let a = &mut self.allocations[i];
+                a.freed = true;
+                a.data = Bytes::new(0);
+                a.shadow = None;
+                Ok(())
+            }
+            _ => Err(MemoryError(format!("free of {address:#x}: {}", self.describe(address)))),
+        }
+    }
+
+    /// Copies host bytes to the device.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
+        let i = self.range(address, bytes.len(), "write")?;
+        let a = &mut self.allocations[i];
+        let at = (address - a.address) as usize;
+        if let Some(shadow) = &a.shadow {
+            if bytes.len() as u64 == a.len {
+                a.shadow = None;
+            } else {
+                // SAFETY: `range` checked the extent; the shadow has as many bytes.
+                unsafe { std::ptr::write_bytes(shadow.ptr().add(at), 1, bytes.len()) };
+            }
+        }
+        // SAFETY: `range` checked the extent; we hold &mut.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), a.data.ptr().add(at), bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies device bytes to the host, initialised or not.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<(), MemoryError> {
+        let i = self.range(address, bytes.len(), "read")?;
+        let a = &self.allocations[i];
+        // SAFETY: `range` checked the extent; no launch runs, since launches borrow the memory's owner mutably.
+        unsafe {
+            let from = a.data.ptr().add((address - a.address) as usize);
+            std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
+        }
+        Ok(())
+    }
+
+    /// `len` bytes from `address`.
+    pub fn read_vec(&self, address: u64, len: usize) -> Result<Vec<u8>, MemoryError> {
+        let mut out = vec![0; len];
+        self.read(address, &mut out)?;
+        Ok(out)
+    }
+
+    /// Where the allocation that holds `address` lies; what an access path caches.
+    pub fn region(&self, address: u64) -> Option<Region> {
+        let a = &self.allocations[self.position(address)?];
+        (!a.freed && address < a.address + a.len).then(|| a.region())
+    }
+
+    /// What lies at or near `address`, for messages.
+    pub fn describe(&self, address: u64) -> String {
+        let Some(i) = self.position(address) else {
+            return match self.allocations.first() {
+                None => "no memory is allocated".into(),
+                Some(a) => format!("it lies {} bytes before the first allocation, `{}`", a.address - address, a.name),
+            };
+        };
+        let a = &self.allocations[i];
+        let (end, state) = (a.address + a.len, if a.freed { "freed allocation" } else { "allocation" });
+        if address < end {
+            format!("it lies {} bytes inside of {state} `{}` of {} bytes", address - a.address, a.name, a.len)
+        } else {
+            format!("it lies {} bytes past the end of {state} `{}` of {} bytes", address - end, a.name, a.len)
+        }
+    }
+
+    /// The last allocation that starts at or before `address`.
+    fn position(&self, address: u64) -> Option<usize> {
+        self.allocations.partition_point(|a| a.address <= address).checked_sub(1)
+    }
+
+    fn range(&self, address: u64, len: usize, what: &str) -> Result<usize, MemoryError> {
+        let fits = |a: &Allocation| !a.freed && address - a.address <= a.len && len as u64 <= a.len - (address - a.address);
+        match self.position(address) {
+            Some(i) if fits(&self.allocations[i]) => Ok(i),
+            _ => Err(MemoryError(format!(
+                "{what} of {len} bytes at {:#x} in {} memory: {}",
+                address,
+                Space::Global.name(),
+                self.describe(address)
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut memory = Memory::new();
+        let a = memory.alloc("a", 100);
+        let b = memory.alloc_with("b", &[7; 33]);
+        assert!(b >= a + 100 + GAP && b % ALIGN == 0);
+        memory.write(a + 3, &[1, 2, 3]).unwrap();
+        assert_eq!(memory.read_vec(a + 2, 5).unwrap(), [0, 1, 2, 3, 0]);
+        assert_eq!(memory.read_vec(b, 33).unwrap(), [7; 33]);
+    }
+
+    #[test]
+    fn the_host_is_checked_too() {
+        let mut memory = Memory::new();
+        let a = memory.alloc("weights", 8);
+        let error = memory.write(a + 4, &[0; 8]).unwrap_err().to_string();
+        assert!(error.contains("`weights` of 8 bytes"), "{error}");
+        memory.free(a).unwrap();
+        let error = memory.read_vec(a, 1).unwrap_err().to_string();
+        assert!(error.contains("freed allocation `weights`"), "{error}");
+        assert!(memory.free(a).is_err());
+    }
+}

@@ -1,0 +1,5 @@
+//! Arithmetic that Rust does not have: small floats, directed rounding, approximations. Plain functions of numbers.
+
+pub mod approx;
+pub mod round;
+pub mod small;
