@@ -1,33 +1,11 @@
 //! What the steady loops of row kernels look like in assembly: vectors only, nothing spilled, no check of bounds.
 
-use crate::harness::request;
-use tegula_ir::protocol::Emit;
+#[path = "../common/loops.rs"]
+mod loops;
 
-/// Innermost loops: the instructions from a label to a jump back to it, with no other label between.
-fn inner_loops(asm: &str) -> Vec<Vec<&str>> {
-    let lines: Vec<&str> = asm.lines().map(str::trim).collect();
-    let mut loops = vec![];
-    for (start, line) in lines.iter().enumerate() {
-        let Some(label) = line.split(':').next().filter(|l| l.starts_with(".LBB") && line.contains(':')) else {
-            continue;
-        };
-        let mut body = vec![];
-        for line in &lines[start + 1..] {
-            if line.starts_with(".LBB") {
-                break;
-            }
-            if line.starts_with(['.', '#']) || line.is_empty() {
-                continue;
-            }
-            body.push(*line);
-            if line.starts_with('j') && line.split_whitespace().nth(1) == Some(label) {
-                loops.push(body);
-                break;
-            }
-        }
-    }
-    loops
-}
+use crate::harness::request;
+use loops::inner_loops;
+use tegula_ir::protocol::Emit;
 
 /// The loops without bounds checks that hold float vectors: those whose only compare is the loop's own.
 fn steady(asm: &str) -> Vec<Vec<&str>> {

@@ -1,6 +1,10 @@
 //! What the steady loops look like in assembly: speed that noise cannot touch.
 
+#[path = "../common/loops.rs"]
+mod loops;
+
 use crate::harness::compile;
+use loops::inner_loops;
 use tegula_codegen::lower::cpu::micro::{
     Stride,
     gemm::{Gemm, Kind, Operands, Stored},
@@ -8,35 +12,10 @@ use tegula_codegen::lower::cpu::micro::{
 };
 use tegula_ir::{Quant, layout::panel};
 
-/// The instructions of the loop that has the most of `what`: from its label to its backward jump.
+/// The instructions of the innermost loop that has the most of `what`; the first of equals.
 pub fn hottest_loop<'a>(asm: &'a str, what: &str) -> Vec<&'a str> {
-    let lines: Vec<&str> = asm.lines().map(str::trim).collect();
-    let mut best: Vec<&str> = vec![];
-    for (start, line) in lines.iter().enumerate() {
-        let Some(label) = line.strip_suffix(':').or_else(|| line.split_once(": ").map(|l| l.0)) else { continue };
-        if !label.starts_with(".LBB") {
-            continue;
-        }
-        // The loop ends at the first jump back to its label, with no other label between: an innermost loop.
-        let mut body = vec![];
-        for line in &lines[start + 1..] {
-            if line.starts_with(".LBB") {
-                break;
-            }
-            if line.starts_with(['.', '#']) || line.is_empty() {
-                continue;
-            }
-            body.push(*line);
-            if line.starts_with('j') && line.split_whitespace().nth(1) == Some(label) {
-                if count(&body, what) > count(&best, what) {
-                    best = body;
-                }
-                break;
-            }
-        }
-    }
-    assert!(!best.is_empty(), "no loop with `{what}`\n{asm}");
-    best
+    let best = inner_loops(asm).into_iter().rev().max_by_key(|body| count(body, what));
+    best.filter(|body| count(body, what) > 0).unwrap_or_else(|| panic!("no loop with `{what}`\n{asm}"))
 }
 
 /// Instructions whose mnemonic starts with `what`.
