@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 /// A measured number.
 ///
-/// ```
+/// ```no_run
+/// # let rms = 0.0132;
 /// use tegula_tests::figure::Figure;
-/// let rms = Figure::new("SmolLM2 135M: rms of the logits", 0.0132, "").at_most(0.02);
+/// let rms = Figure::new("SmolLM2 135M: rms of the logits", rms, "").at_most(0.02);
 /// rms.record();
 /// assert!(rms.holds(), "{rms}");
 /// ```
@@ -62,7 +63,7 @@ impl Figure {
     pub fn record(&self) {
         let Some(path) = std::env::var_os("TEGULA_FIGURES") else { return };
         let file = OpenOptions::new().append(true).create(true).open(path);
-        let line = serde_json::to_string(self).expect("a figure is plain data") + "\n";
+        let line = serde_json::to_string(&self.rounded()).expect("a figure is plain data") + "\n";
         // One write, since tests run beside each other.
         file.and_then(|mut f| f.write_all(line.as_bytes())).expect("TEGULA_FIGURES can be written");
     }
@@ -70,9 +71,13 @@ impl Figure {
     /// The number with its unit, to four significant digits.
     pub fn shown(&self) -> String {
         let Some(value) = self.value else { return "–".to_owned() };
-        let decimals =
-            if value.fract() == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize };
-        format!("{value:.decimals$} {}", self.unit).trim_end().to_owned()
+        format!("{value:.*} {}", decimals(value), self.unit).trim_end().to_owned()
+    }
+
+    /// With no more digits than are shown.
+    fn rounded(&self) -> Figure {
+        let value = self.value.and_then(|v| format!("{v:.*}", decimals(v)).parse().ok());
+        Figure { value, ..self.clone() }
     }
 
     /// `pass`, `FAIL`, `not here`, or nothing for a figure without a bound.
@@ -90,6 +95,11 @@ impl std::fmt::Display for Figure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {} (bound {}) {}", self.name, self.shown(), self.bound, self.verdict())
     }
+}
+
+/// Digits after the point that make four significant ones, or all of a larger number's before it.
+fn decimals(value: f64) -> usize {
+    if value.fract() == 0.0 { 0 } else { (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize }
 }
 
 #[cfg(test)]
@@ -117,6 +127,10 @@ mod tests {
         assert_eq!(shown(1234.56), "1235 GB/s");
         assert_eq!(shown(543.0), "543 GB/s");
         assert_eq!(shown(f64::NAN), "–");
+        assert_eq!(
+            Figure::new("x", 0.929449, "").at_least(0.9294).rounded(),
+            Figure::new("x", 0.9294, "").at_least(0.9294)
+        );
     }
 
     #[test]
