@@ -126,6 +126,7 @@ pub fn lower<'c>(
             scratch_bytes: cx.arena.size() as u64,
             sites: std::mem::take(&mut cx.sites),
             remarks: std::mem::take(&mut cx.remarks),
+            ..Meta::default()
         };
         vec![]
     });
