@@ -1,10 +1,11 @@
 //! The thread pool under stress: every program exactly once, errors that come back, nothing that hangs.
 
 use std::{
+    cell::UnsafeCell,
     sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*},
     time::{Duration, Instant},
 };
-use tegula::pool::{Pool, PoolError, PoolOptions};
+use tegula::pool::{Pace, Pool, PoolError, PoolOptions};
 
 fn pool(threads: usize, spin: u32) -> Pool {
     Pool::new(&PoolOptions { threads, spin, pin: false })
@@ -74,6 +75,119 @@ fn launches_from_several_threads_queue_up() {
             });
         }
     });
+}
+
+/// Plain memory for one launch, which its programs write without any synchronisation.
+struct Plain(Vec<UnsafeCell<u64>>);
+// SAFETY: a program writes only its own element, and nobody reads before the launch has returned.
+unsafe impl Sync for Plain {}
+
+impl Plain {
+    fn add(&self, i: u64, n: u64) {
+        // SAFETY: as above.
+        unsafe { *self.0[i as usize].get() += n }
+    }
+}
+
+#[test]
+fn launches_that_are_short_now_and_then_long_lose_and_repeat_nothing() {
+    // The pace is wrong all the time: launches are left to one thread, shared late, shared at once and in few chunks or in
+    // many, while another thread launches too, and workers are awake, about to sleep, or asleep.
+    let rounds = 6000;
+    for (threads, spin) in [(2, 4000), (2, 20), (3, 0), (3, 200), (5, 50)] {
+        let pool = pool(threads, spin);
+        std::thread::scope(|s| {
+            for client in 0..2u64 {
+                let pool = &pool;
+                s.spawn(move || {
+                    let pace = Pace::default();
+                    let mut memory = Plain((0..200).map(|_| UnsafeCell::new(0)).collect());
+                    let mut state = 0x9e37_79b9_7f4a_7c15 + client;
+                    for round in 0..rounds {
+                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        let (total, long) = (1 + (state >> 33) % 200, (state >> 60) == 0);
+                        let write = |programs: std::ops::Range<u64>, _| {
+                            for i in programs {
+                                memory.add(i, 1 + i * round);
+                                (0..if long { 100 } else { 0 }).for_each(|_| std::hint::spin_loop());
+                            }
+                        };
+                        pool.run_at(&pace, total, 0, &write).unwrap();
+                        for (i, cell) in memory.0.iter_mut().enumerate() {
+                            let i = i as u64;
+                            let expected = if i < total { 1 + i * round } else { 0 };
+                            let found = std::mem::take(cell.get_mut());
+                            assert_eq!(found, expected, "program {i} of {total}, round {round}, {threads} threads");
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// A pace that was learnt from programs that do nothing.
+fn short_pace(pool: &Pool) -> Pace {
+    let pace = Pace::default();
+    for _ in 0..300 {
+        pool.run_at(&pace, 64, 0, &|r, _| drop(std::hint::black_box(r))).unwrap();
+    }
+    pace
+}
+
+#[test]
+fn short_launches_stay_with_the_thread_that_launches() {
+    let pool = pool(3, 100_000);
+    let pace = short_pace(&pool);
+    let (me, mut alone) = (std::thread::current().id(), 0);
+    for _ in 0..400 {
+        let others = AtomicUsize::new(0);
+        let count = |_, _| {
+            others.fetch_add(usize::from(std::thread::current().id() != me), Relaxed);
+        };
+        pool.run_at(&pace, 64, 0, &count).unwrap();
+        alone += usize::from(others.into_inner() == 0);
+    }
+    // Not all: the thread may have to give way to others while it looks at the clock.
+    assert!(alone > 300, "{alone} of 400");
+}
+
+#[test]
+fn a_launch_that_was_thought_short_is_shared_after_all() {
+    for spin in [0, 4000] {
+        let pool = pool(2, spin);
+        let pace = short_pace(&pool);
+        // The launcher begins with one of these eight programs alone; of the other seven, two wait for each other.
+        let arrived = AtomicUsize::new(0);
+        let end = Instant::now() + Duration::from_secs(20);
+        let work = |programs: std::ops::Range<u64>, _| {
+            for i in programs {
+                match i {
+                    0 => std::thread::sleep(Duration::from_millis(2)),
+                    1 | 2 => {
+                        arrived.fetch_add(1, SeqCst);
+                        while arrived.load(SeqCst) < 2 {
+                            assert!(Instant::now() < end, "nobody was called");
+                            std::thread::yield_now();
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        };
+        pool.run_at(&pace, 8, 0, &work).unwrap();
+    }
+}
+
+#[test]
+fn a_panic_in_a_launch_that_is_thought_short_comes_back() {
+    let pool = pool(2, 100);
+    for bad in [0u64, 5, 63] {
+        let pace = short_pace(&pool);
+        let fall = |r: std::ops::Range<u64>, _| assert!(!r.contains(&bad), "program {bad} fell");
+        assert_eq!(pool.run_at(&pace, 64, 0, &fall), Err(PoolError::Panicked(format!("program {bad} fell"))));
+        exactly_once(&pool, 64);
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The speed gates of the CPU, `./x bench`: each is a ratio of figures taken beside each other in one run, so that it holds
 //! on a busy machine too. Medians; one thread, in thread CPU time, where the gate is not about threads or launches.
 //!
+//! Arguments choose gates: those whose names contain one of them, and what is measured together with those.
+//!
 //! Ends with exit code 1 if a gate fails. Those that need OpenBLAS are skipped, and counted, where there is none.
 
 mod blas;
@@ -54,13 +56,30 @@ fn measure() -> Outcome<bool> {
         Device::cpu_with(CpuOptions { pool, ..CpuOptions::default() })
     };
     let one = device(1);
-    let mut gates = vec![products::micro_kernel(&one)?];
-    for n in [512, 1024] {
-        gates.extend(products::against_blas(&one, n, &peers)?);
+    // What the arguments choose: each part of the name of a gate, without any all gates.
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let wants = |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
+    let mut gates = vec![];
+    if wants("f32 block of products / fma loop") {
+        gates.push(products::micro_kernel(&one)?);
     }
-    gates.extend(memory::gates(&one)?);
-    gates.extend(launch::gates()?);
-    gates.push(products::two_threads(&one, &device(2))?);
+    for n in [512, 1024] {
+        if wants(&format!("GEMM {n} / OpenBLAS")) || wants(&format!("GEMM {n}, B packed / OpenBLAS")) {
+            gates.extend(products::against_blas(&one, n, &peers)?);
+        }
+    }
+    if ["softmax, 256 MB", "RMS norm, 256 MB", "vector add, 256 MB"].into_iter().any(wants) {
+        gates.extend(memory::gates(&one)?);
+    }
+    if ["empty launch, workers spinning", "empty launch, workers parked"].into_iter().any(wants) {
+        gates.extend(launch::gates()?);
+    }
+    if wants("GEMM 1024, B packed, 2 threads / 1") {
+        gates.push(products::two_threads(&one, &device(2))?);
+    }
+    if gates.is_empty() {
+        return Err(format!("no gate's name contains {}", chosen.join(" or ")).into());
+    }
     println!();
     Ok(report::print(&gates))
 }

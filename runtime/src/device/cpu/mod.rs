@@ -11,7 +11,7 @@ use super::{DeviceError, Printer, Program, Target, report::Reports};
 use crate::{
     cache::{DiskCache, artifact_key},
     compile::{Compiler, OnProgress, Program as CompilerProgram},
-    pool::{Pool, PoolOptions},
+    pool::{Pace, Pool, PoolOptions},
 };
 use module::Module;
 use std::{
@@ -154,7 +154,8 @@ impl Target for Cpu {
 
     fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError> {
         let module = self.module(kernel, checked)?;
-        Ok(Arc::new(Compiled { module, flags: if checked { FLAG_CHECKED } else { 0 }, shared: self.shared.clone() }))
+        let (flags, shared) = (if checked { FLAG_CHECKED } else { 0 }, self.shared.clone());
+        Ok(Arc::new(Compiled { module, flags, shared, pace: Pace::default() }))
     }
 
     fn load_parallelism(&self) -> usize {
@@ -167,6 +168,7 @@ struct Compiled {
     module: Arc<Module>,
     flags: u32,
     shared: Arc<Shared>,
+    pace: Pace,
 }
 
 impl Program for Compiled {
@@ -181,7 +183,7 @@ impl Program for Compiled {
             Ctx { grid: grid.map(|n| n as i32), flags: self.flags, report: Reports::receive, user: reports.as_user() };
         let call = Call { words: words.as_ptr(), ctx: &ctx };
         let scratch = self.module.meta.scratch_bytes as usize;
-        self.shared.pool.run(total, scratch, &|programs, scratch| {
+        self.shared.pool.run_at(&self.pace, total, scratch, &|programs, scratch| {
             // SAFETY: words and context as the ABI says, alive until `run` returns; programs inside the grid; scratch of
             // the size the module asks for. That the arguments fit is this function's contract.
             unsafe { (self.module.entry)(call.words(), call.ctx(), programs.start, programs.end, scratch) }

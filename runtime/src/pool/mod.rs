@@ -4,25 +4,37 @@
 //! launcher waits only for chunks that somebody has claimed, never for a worker that is parked, preempted or late: if
 //! nobody comes, it does everything itself. Chunks shrink towards the end, so that no thread waits long for the last.
 //!
+//! Sharing has its price: each value that goes from core to core costs some fifty nanoseconds, and a launch may be
+//! shorter than that. So a kernel's [`Pace`] is learnt: launches that are too short to share stay with the launcher, and
+//! of those that are not, chunks are as many as their price allows (`cut.rs`). The first chunk is the launcher's in any
+//! case; it is what the pace is learnt from.
+//!
 //! # Why the claim word is safe
 //!
 //! `claims` holds the launch's generation and the number of chunks not yet claimed. A thread reads it (Acquire), sees
 //! that some are left, reads `job`, and takes one by compare-exchange.
 //!
-//! - The launcher writes `job`, then `claims` (Release): whoever sees the generation sees its job or a later one.
+//! - The launcher writes `job`, then `claims`: whoever sees the generation sees its job or a later one.
 //! - A later job cannot be seen by a thread whose exchange succeeds: the next launch begins only after every chunk of this
 //!   one was claimed and done, after which no exchange from this generation's words can succeed, and one from the next
 //!   generation has another upper half. The number of chunks left lives in the same word for the same reason: a
 //!   thread never judges an old counter by a new bound. (A thread would have to sleep between read and exchange for
 //!   exactly 2^32 launches to be fooled.)
-//! - `done` is raised (AcqRel) after a thread's last chunk and read (Acquire) by the launcher, so all that kernels wrote
-//!   happens before the launch returns; the last access of a worker to the job is before that. A thread that has done
-//!   chunks and not said so yet keeps the launcher waiting, so all its chunks are of one launch.
-//! - Parking: a worker raises `parked`, then looks at `gate` again; the launcher changes `gate`, then looks at `parked`.
-//!   Both SeqCst: one of them sees the other, so no worker sleeps through a launch (and if it did, the launch would
-//!   only be slower).
+//! - `done` is raised (AcqRel) after a worker's last chunk and read (Acquire) by the launcher, so all that kernels wrote
+//!   happens before the launch returns; the last access of a worker to the job is before that. A worker that has done
+//!   chunks and not said so yet keeps the launcher waiting, so all its chunks are of one launch. `done` is never set
+//!   back: the launcher knows which chunks it did not do itself, and so what `done` will be when the others are done.
+//! - Parking: a worker reads `gate`, raises `parked`, then looks at `claims` again, and sleeps unless `gate` has changed;
+//!   the launcher writes `claims`, then looks at `parked`, and changes `gate` if it must wake somebody. All SeqCst: the
+//!   launcher sees the worker or the worker sees the claims, so no worker sleeps through a launch (and if it did, the
+//!   launch would only be slower).
+
+mod cut;
+
+pub use cut::Pace;
 
 use crate::memory::{Buffer, OutOfMemory};
+use cut::Cut;
 use std::{
     any::Any,
     cell::Cell,
@@ -34,6 +46,7 @@ use std::{
         atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering::*},
     },
     thread::JoinHandle,
+    time::Instant,
 };
 
 /// How a [`Pool`] is made.
@@ -75,17 +88,28 @@ pub enum PoolError {
 struct Padded<T>(T);
 
 struct Shared {
-    /// Generation << 32 | chunks not yet claimed.
-    claims: Padded<AtomicU64>,
-    /// Chunks done in this launch, by threads that find no more to take.
+    /// What idle workers watch.
+    post: Padded<Post>,
+    /// Chunks that workers have done since the pool was made, modulo 2^32; told by each when it finds no more to take.
     done: Padded<AtomicU32>,
-    /// Changes with every launch: what idle workers watch and park on.
-    gate: Padded<AtomicU32>,
-    /// Workers parked or about to.
-    parked: Padded<AtomicU32>,
-    job: AtomicPtr<Job<'static>>,
-    quit: AtomicBool,
+    rest: Padded<Rest>,
     spin: u32,
+}
+
+/// The launch to work on. One cache line, so that a worker has all of it at once.
+struct Post {
+    /// Generation << 32 | chunks not yet claimed.
+    claims: AtomicU64,
+    job: AtomicPtr<Job<'static>>,
+}
+
+/// How workers go to sleep and to an end; written rarely.
+struct Rest {
+    /// Workers parked or about to.
+    parked: AtomicU32,
+    /// What they park on; changes when they are to wake.
+    gate: AtomicU32,
+    quit: AtomicBool,
 }
 
 /// One launch. It lives on the launcher's stack until all chunks are done.
@@ -98,41 +122,6 @@ struct Job<'a> {
     panic: Mutex<Option<String>>,
 }
 
-/// How a range is cut: `coarse` chunks over three quarters of it, then `fine` smaller ones.
-#[derive(Clone, Copy)]
-struct Cut {
-    total: u64,
-    coarse: u32,
-    fine: u32,
-}
-
-impl Cut {
-    fn new(total: u64, threads: usize) -> Cut {
-        let threads = threads.min(1 << 20) as u32;
-        match total {
-            _ if threads == 1 => Cut { total, coarse: 0, fine: 1 },
-            n if n <= 12 * threads as u64 => Cut { total, coarse: 0, fine: n as u32 },
-            n => Cut { total, coarse: 4 * threads, fine: (8 * threads as u64).min(n - n / 4 * 3) as u32 },
-        }
-    }
-
-    fn chunks(self) -> u32 {
-        self.coarse + self.fine
-    }
-
-    fn range(self, i: u32) -> Range<u64> {
-        let middle = if self.coarse == 0 { 0 } else { self.total / 4 * 3 };
-        let (from, to, parts, i) = if i < self.coarse {
-            (0, middle, self.coarse, i)
-        } else {
-            (middle, self.total, self.fine, i - self.coarse)
-        };
-        let (parts, i) = (parts as u64, i as u64);
-        let at = |i: u64| from + (to - from) / parts * i + ((to - from) % parts).min(i);
-        at(i)..at(i + 1)
-    }
-}
-
 /// A pool of threads. One launch runs at a time; launches from several threads queue up.
 pub struct Pool {
     shared: Arc<Shared>,
@@ -143,6 +132,8 @@ pub struct Pool {
 
 struct Launcher {
     generation: u32,
+    /// What [`Shared::done`] is when no worker has a chunk in hand.
+    done: u32,
     scratch: Vec<Buffer>,
     pointers: Vec<*mut u8>,
 }
@@ -159,12 +150,9 @@ impl Pool {
     /// Starts the workers. Fewer than asked are no error: launches then use those there are.
     pub fn new(options: &PoolOptions) -> Pool {
         let shared = Arc::new(Shared {
-            claims: Padded(AtomicU64::new(0)),
+            post: Padded(Post { claims: AtomicU64::new(0), job: AtomicPtr::new(null_mut()) }),
             done: Padded(AtomicU32::new(0)),
-            gate: Padded(AtomicU32::new(0)),
-            parked: Padded(AtomicU32::new(0)),
-            job: AtomicPtr::new(null_mut()),
-            quit: AtomicBool::new(false),
+            rest: Padded(Rest { parked: AtomicU32::new(0), gate: AtomicU32::new(0), quit: AtomicBool::new(false) }),
             spin: options.spin,
         });
         let mut workers = vec![];
@@ -185,7 +173,7 @@ impl Pool {
                 }
             }
         }
-        let launch = Launcher { generation: 0, scratch: vec![], pointers: vec![] };
+        let launch = Launcher { generation: 0, done: 0, scratch: vec![], pointers: vec![] };
         Pool { shared, workers, launch: Mutex::new(launch) }
     }
 
@@ -203,6 +191,18 @@ impl Pool {
         scratch: usize,
         work: &(dyn Fn(Range<u64>, *mut u8) + Sync),
     ) -> Result<(), PoolError> {
+        self.run_at(&Pace::default(), total, scratch, work)
+    }
+
+    /// The same for work that is done over and over, with `pace` to remember how long it takes: work that is too short
+    /// is not shared, and in that case may be done by the calling thread alone.
+    pub fn run_at(
+        &self,
+        pace: &Pace,
+        total: u64,
+        scratch: usize,
+        work: &(dyn Fn(Range<u64>, *mut u8) + Sync),
+    ) -> Result<(), PoolError> {
         if INSIDE.get() {
             return Err(PoolError::Nested);
         }
@@ -212,21 +212,16 @@ impl Pool {
         // A poisoned lock is none: a panic in `work` is caught below, and the state is valid at every point.
         let mut launcher = self.launch.lock().unwrap_or_else(PoisonError::into_inner);
         launcher.ensure_scratch(self.threads(), scratch)?;
-        let cut = Cut::new(total, self.threads());
+        let alone = Cut::alone(total, pace);
         let job = Job {
             work,
-            cut,
+            cut: alone.unwrap_or_else(|| Cut::shared(total, self.threads(), pace)),
             scratch: launcher.pointers.as_ptr(),
             failed: AtomicBool::new(false),
             panic: Mutex::new(None),
         };
         INSIDE.set(true);
-        if cut.chunks() == 1 {
-            job.run(0, 0);
-        } else {
-            launcher.generation = launcher.generation.wrapping_add(1);
-            self.shared.launch(&job, launcher.generation);
-        }
+        self.shared.launch(&job, pace, alone.is_some(), &mut launcher);
         INSIDE.set(false);
         match job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some(message) => Err(PoolError::Panicked(message)),
@@ -236,15 +231,16 @@ impl Pool {
 
     /// Parked workers (for tests and benchmarks).
     pub fn parked(&self) -> usize {
-        self.shared.parked.0.load(SeqCst) as usize
+        self.shared.rest.0.parked.load(SeqCst) as usize
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.quit.store(true, SeqCst);
-        self.shared.gate.0.fetch_add(1, SeqCst);
-        atomic_wait::wake_all(&self.shared.gate.0);
+        let rest = &self.shared.rest.0;
+        rest.quit.store(true, SeqCst);
+        rest.gate.fetch_add(1, SeqCst);
+        atomic_wait::wake_all(&rest.gate);
         for worker in self.workers.drain(..) {
             // A worker ends by returning: panics in work are caught.
             let _ = worker.join();
@@ -266,21 +262,30 @@ impl Launcher {
 }
 
 impl Shared {
-    fn launch(&self, job: &Job<'_>, generation: u32) {
+    /// Does a job, sharing it if that is worth it.
+    fn launch(&self, job: &Job<'_>, pace: &Pace, alone: bool, launcher: &mut Launcher) {
         let chunks = job.cut.chunks();
-        self.job.store(std::ptr::from_ref(job).cast_mut().cast(), Relaxed);
-        self.done.0.store(0, Relaxed);
-        self.claims.0.store((generation as u64) << 32 | chunks as u64, Release);
-        self.gate.0.store(generation, SeqCst);
-        match self.parked.0.load(SeqCst) {
-            0 => {}
-            // Waking costs microseconds: no more than can get a chunk.
-            parked if parked > chunks - 1 => (1..chunks).for_each(|_| atomic_wait::wake_one(&self.gate.0)),
-            _ => atomic_wait::wake_all(&self.gate.0),
+        if chunks == 1 {
+            return job.run(job.cut.range(0), 0);
         }
-        self.take_chunks(0);
+        if !alone {
+            self.publish(job, chunks - 1, launcher);
+        }
+        let first = job.cut.range(0);
+        let (begun, programs) = (Instant::now(), first.end - first.start);
+        job.run(first.clone(), 0);
+        let took = begun.elapsed();
+        pace.learn(programs, took);
+        if alone {
+            // All chunks are alike here.
+            if cut::too_short_to_share(took * (chunks - 1)) {
+                return job.run(first.end..job.cut.range(chunks - 1).end, 0);
+            }
+            self.publish(job, chunks - 1, launcher);
+        }
+        launcher.done = launcher.done.wrapping_add(chunks - 1 - self.take_chunks(0));
         let mut rounds = 0u32;
-        while self.done.0.load(Acquire) < chunks {
+        while self.done.0.load(Acquire) != launcher.done {
             std::hint::spin_loop();
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(1024) {
@@ -290,67 +295,87 @@ impl Shared {
         }
     }
 
-    /// Takes and does chunks until none is left, then says how many.
-    fn take_chunks(&self, thread: usize) {
+    /// Offers the last `left` chunks to everybody.
+    fn publish(&self, job: &Job<'_>, left: u32, launcher: &mut Launcher) {
+        launcher.generation = launcher.generation.wrapping_add(1);
+        let (post, rest) = (&self.post.0, &self.rest.0);
+        post.job.store(std::ptr::from_ref(job).cast_mut().cast(), Relaxed);
+        post.claims.store((launcher.generation as u64) << 32 | left as u64, SeqCst);
+        match rest.parked.load(SeqCst) {
+            0 => {}
+            parked => {
+                rest.gate.fetch_add(1, SeqCst);
+                // Waking costs microseconds: no more than can get a chunk.
+                if parked > left {
+                    (0..left).for_each(|_| atomic_wait::wake_one(&rest.gate));
+                } else {
+                    atomic_wait::wake_all(&rest.gate);
+                }
+            }
+        }
+    }
+
+    /// Takes and does chunks until none is left; returns how many.
+    fn take_chunks(&self, thread: usize) -> u32 {
+        let post = &self.post.0;
         let mut done = 0;
         loop {
-            let seen = self.claims.0.load(Acquire);
+            let seen = post.claims.load(Acquire);
             let left = seen as u32;
             if left == 0 {
-                break;
+                return done;
             }
-            let job = self.job.load(Relaxed);
-            if self.claims.0.compare_exchange_weak(seen, seen - 1, AcqRel, Relaxed).is_err() {
+            let job = post.job.load(Relaxed);
+            if post.claims.compare_exchange_weak(seen, seen - 1, AcqRel, Relaxed).is_err() {
                 continue;
             }
             // SAFETY: a chunk of this launch is claimed and not done, so its launcher is still waiting and the job
             // lives; that `job` is the one of this launch is shown at the top of the file.
             let job = unsafe { &*job };
-            job.run(job.cut.chunks() - left, thread);
+            job.run(job.cut.range(job.cut.chunks() - left), thread);
             done += 1;
-        }
-        if done > 0 {
-            self.done.0.fetch_add(done, AcqRel);
         }
     }
 
     fn worker(&self, index: usize) {
-        let mut seen = 0;
+        let rest = &self.rest.0;
+        let mut rounds = 0;
         loop {
-            let mut rounds = 0;
-            loop {
-                let now = self.gate.0.load(Acquire);
-                if self.quit.load(Relaxed) {
-                    return;
-                }
-                if now != seen {
-                    seen = now;
-                    break;
-                }
-                rounds += 1;
-                if rounds < self.spin {
-                    std::hint::spin_loop();
-                } else {
-                    self.parked.0.fetch_add(1, SeqCst);
-                    // Returns at once if the gate has changed; may return for no reason.
-                    atomic_wait::wait(&self.gate.0, seen);
-                    self.parked.0.fetch_sub(1, SeqCst);
+            match self.take_chunks(index) {
+                0 => rounds += 1,
+                done => {
+                    self.done.0.fetch_add(done, AcqRel);
                     rounds = 0;
                 }
             }
-            self.take_chunks(index);
+            if rest.quit.load(Relaxed) {
+                return;
+            }
+            if rounds < self.spin {
+                std::hint::spin_loop();
+                continue;
+            }
+            rounds = 0;
+            let gate = rest.gate.load(SeqCst);
+            rest.parked.fetch_add(1, SeqCst);
+            if self.post.0.claims.load(SeqCst) as u32 == 0 && !rest.quit.load(SeqCst) {
+                // Returns at once if the gate has changed; may return for no reason.
+                atomic_wait::wait(&rest.gate, gate);
+            }
+            rest.parked.fetch_sub(1, SeqCst);
         }
     }
 }
 
 impl Job<'_> {
-    fn run(&self, chunk: u32, thread: usize) {
+    /// Does some of the programs.
+    fn run(&self, programs: Range<u64>, thread: usize) {
         if self.failed.load(Relaxed) {
             return;
         }
         // SAFETY: one pointer for each thread of the pool, alive as long as the launch.
         let scratch = unsafe { *self.scratch.add(thread) };
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.work)(self.cut.range(chunk), scratch))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.work)(programs, scratch))) {
             self.failed.store(true, Relaxed);
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert_with(|| message_of(&*panic));
@@ -383,29 +408,4 @@ fn pin_to(index: usize) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = index;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn chunks_cover_the_range_in_order_and_shrink(total in prop_oneof![1u64..2000, 1..=u64::MAX >> 1], threads in 1usize..70) {
-            let cut = Cut::new(total, threads);
-            let mut next = 0;
-            let mut longest = u64::MAX;
-            for i in 0..cut.chunks() {
-                let r = cut.range(i);
-                prop_assert_eq!(r.start, next);
-                prop_assert!(r.end > r.start);
-                // Neighbours of one size class differ by at most one.
-                prop_assert!(r.end - r.start <= longest.saturating_add(1));
-                longest = longest.min(r.end - r.start);
-                next = r.end;
-            }
-            prop_assert_eq!(next, total);
-        }
-    }
 }
