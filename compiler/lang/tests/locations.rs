@@ -123,6 +123,7 @@ fn no_op_lies_in_the_library() {
         // A column within the function's text, not that of the attribute.
         assert!(op.loc.col > 4, "`{}` at {}", op.kind.name(), op.loc);
     });
-    let missing: Vec<_> = OpKind::ALL.iter().filter(|k| !seen.contains(k) && !k.is_made_by_passes()).map(|k| k.name()).collect();
+    let missing: Vec<_> =
+        OpKind::ALL.iter().filter(|k| !seen.contains(k) && !k.is_made_by_passes()).map(|k| k.name()).collect();
     assert!(missing.is_empty(), "not made by this kernel: {missing:?}");
 }

@@ -26,7 +26,7 @@ impl Span {
             return false;
         }
         self.rows.push((rest, made_of ^ 1 << number));
-        self.rows.sort_by(|a, b| b.0.cmp(&a.0));
+        self.rows.sort_by_key(|row| std::cmp::Reverse(row.0));
         true
     }
     /// What is left of `v` after taking away basis vectors, and the inserted vectors that those are made of.
