@@ -17,7 +17,13 @@ const LIMIT: u64 = 1 << 30;
 
 fn meta(i: u64) -> Meta {
     let site = Site { kind: SiteKind::Assert, message: format!("n = {i}"), loc: Loc::new("k.rs", i as u32 + 1, 3) };
-    Meta { scratch_bytes: i * 64, sites: vec![site; i as usize % 3], remarks: vec![] }
+    Meta {
+        scratch_bytes: i * 64,
+        sites: vec![site; i as usize % 3],
+        shared_bytes: i * 16,
+        warps: i as u32,
+        ..Meta::default()
+    }
 }
 
 fn artifact(i: u64) -> Vec<u8> {

@@ -7,6 +7,7 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     let emit = match args[3].as_str() {
         "tile" => Emit::Tile,
+        "layouts" => Emit::Layouts,
         "mlir" => Emit::Mlir,
         "llvm" => Emit::Llvm,
         _ => Emit::Asm,

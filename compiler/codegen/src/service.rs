@@ -2,12 +2,12 @@
 //! LLVM itself dies of.
 
 use crate::{
-    emit::{self, CpuTarget, Mlir, Stage},
-    lower::cpu,
+    emit::{self, CpuTarget, GpuTarget, Mlir, Stage},
+    lower::{self, cpu},
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tegula_ir::{
-    Kernel, Loc, passes,
+    Kernel, Loc, gpu, passes,
     protocol::{Emit, Meta, Request, Response},
 };
 
@@ -39,7 +39,14 @@ fn at(stage: &'static str, message: impl ToString) -> Failure {
 
 /// Reads `cpu:LEVEL[+FEATURE]…`; `vnni` is the form of it that belongs to the level.
 fn target(text: &str) -> Result<CpuTarget, Failure> {
-    let wrong = || at("lower", format!("unknown target `{text}`: expected `cpu:` and a level, as in `cpu:x86-64-v3`"));
+    let wrong = || {
+        at(
+            "lower",
+            format!(
+                "unknown target `{text}`: expected `cpu:` and a level, as in `cpu:x86-64-v3`, or a GPU architecture, as `sm_90a`"
+            ),
+        )
+    };
     let mut parts = text.strip_prefix("cpu:").ok_or_else(wrong)?.split('+');
     let mut name = parts.next().unwrap_or_default().to_string();
     for feature in parts {
@@ -55,38 +62,69 @@ fn target(text: &str) -> Result<CpuTarget, Failure> {
 }
 
 fn compile(request: &Request) -> Result<(Vec<u8>, Meta), Failure> {
-    let target = target(&request.target)?;
-    let mut kernel = Kernel::parse(&request.kernel).map_err(|e| at("parse", e))?;
-    let verify =
-        |k: &Kernel, stage| k.verify().map_err(|e| Failure { stage, message: e.to_string(), loc: Some(e.loc) });
-    verify(&kernel, "verify")?;
-    passes::optimise(&mut kernel);
-    verify(&kernel, "passes")?;
-    if request.emit == Emit::Tile {
-        return Ok((kernel.text().into_bytes(), Meta::default()));
+    let kernel = || {
+        let mut kernel = Kernel::parse(&request.kernel).map_err(|e| at("parse", e))?;
+        verify(&kernel, "verify")?;
+        passes::optimise(&mut kernel);
+        verify(&kernel, "passes")?;
+        Ok(kernel)
+    };
+    if request.target.starts_with("sm_") {
+        return compile_gpu(request, &GpuTarget::parse(&request.target).map_err(|e| at("lower", e))?, kernel()?);
     }
-    let mlir = Mlir::new();
-    let lowered = cpu::lower(mlir.context(), &kernel, &target, request.checked).map_err(|e| Failure {
-        stage: "lower",
-        message: e.message,
-        loc: e.loc,
-    })?;
-    let (mut module, meta) = (lowered.module, lowered.meta);
+    compile_cpu(request, &target(&request.target)?, kernel()?)
+}
+
+fn verify(k: &Kernel, stage: &'static str) -> Result<(), Failure> {
+    k.verify().map_err(|e| Failure { stage, message: e.to_string(), loc: Some(e.loc) })
+}
+
+fn compile_cpu(request: &Request, target: &CpuTarget, kernel: Kernel) -> Result<(Vec<u8>, Meta), Failure> {
     let stage = match request.emit {
+        Emit::Tile => return Ok((kernel.text().into_bytes(), Meta::default())),
+        Emit::Layouts => return Err(at("layouts", "a CPU kernel has no layouts: they are for GPU targets")),
         Emit::Mlir => Some(Stage::Mlir),
         Emit::Llvm => Some(Stage::LlvmOptimised),
         Emit::Asm => Some(Stage::Asm),
-        Emit::Artifact | Emit::Tile => None,
+        Emit::Artifact => None,
     };
+    let mlir = Mlir::new();
+    let lowered = cpu::lower(mlir.context(), &kernel, target, request.checked).map_err(unlowered)?;
+    let (mut module, meta) = (lowered.module, lowered.meta);
     let stages: Vec<Stage> = stage.into_iter().collect();
-    let (code, mut texts) = emit::compile(&mlir, &mut module, &target, &stages).map_err(|e| {
-        let stage = match e {
-            emit::Error::Mlir { .. } => "mlir",
-            emit::Error::Llvm { .. } => "llvm",
-            emit::Error::Target(_) => "lower",
-            emit::Error::Linker(_) | emit::Error::Link(_) => "link",
-        };
-        at(stage, e)
-    })?;
+    let (code, mut texts) = emit::compile(&mlir, &mut module, target, &stages).map_err(unemitted)?;
     Ok((texts.pop().map_or(code, String::into_bytes), meta))
+}
+
+fn compile_gpu(request: &Request, target: &GpuTarget, mut kernel: Kernel) -> Result<(Vec<u8>, Meta), Failure> {
+    if request.emit == Emit::Tile {
+        return Ok((kernel.text().into_bytes(), Meta::default()));
+    }
+    gpu::assign(&mut kernel).map_err(|e| Failure { stage: "layouts", message: e.to_string(), loc: Some(e.loc) })?;
+    let stage = match request.emit {
+        Emit::Tile | Emit::Layouts => return Ok((kernel.text().into_bytes(), Meta::default())),
+        Emit::Mlir => Some(Stage::Mlir),
+        Emit::Llvm => Some(Stage::LlvmOptimised),
+        Emit::Asm | Emit::Artifact => None,
+    };
+    let mlir = Mlir::new();
+    let lowered = lower::gpu::lower(mlir.context(), &kernel, target, request.checked).map_err(unlowered)?;
+    let (mut module, meta) = (lowered.module, lowered.meta);
+    let stages: Vec<Stage> = stage.into_iter().collect();
+    let (ptx, mut texts) = emit::nvptx::compile(&mlir, &mut module, target, &stages).map_err(unemitted)?;
+    Ok((texts.pop().unwrap_or(ptx).into_bytes(), meta))
+}
+
+fn unlowered(e: lower::cpu::Error) -> Failure {
+    Failure { stage: "lower", message: e.message, loc: e.loc }
+}
+
+fn unemitted(e: emit::Error) -> Failure {
+    let stage = match e {
+        emit::Error::Mlir { .. } => "mlir",
+        emit::Error::Llvm { .. } => "llvm",
+        emit::Error::Target(_) => "lower",
+        emit::Error::Linker(_) | emit::Error::Link(_) => "link",
+    };
+    at(stage, e)
 }

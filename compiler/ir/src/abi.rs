@@ -1,4 +1,5 @@
-//! How compiled CPU kernels are called: shared by the code generator, which makes them, and the runtime, which calls them.
+//! How compiled kernels are called: shared by the code generator, which makes them, and the runtime, which calls them. GPU
+//! kernels: see [`gpu`]; what follows is about CPUs.
 //!
 //! A kernel's shared object exports one function, [`ENTRY`], of type [`EntryFn`]. It runs the programs `begin..end` of a
 //! grid, where program (p0, p1, p2) of a grid (g0, g1, g2) has the linear number `p0 + g0·(p1 + g1·p2)`. Calls for
@@ -65,6 +66,27 @@ pub fn words(ty: &Type) -> usize {
         Type::Packed(_) => 3,
         Type::QTile(_) => 0,
     }
+}
+
+/// How compiled GPU kernels are called.
+///
+/// A kernel's PTX has one entry, [`gpu::ENTRY`]. A program is a block: the grid of a launch is the grid of programs, the
+/// block has 32 threads for each of the artifact's warps in x, and `shared_bytes` of dynamic shared memory. The entry's
+/// parameters are 64-bit words, those of the table above, and at the end the device address of a report buffer, or 0.
+///
+/// The report buffer: u32 count, u32 capacity, 8 bytes nothing, then `capacity` records of u64 site, u64 program (linear
+/// number), u64 value. The host zeroes the count and sets the capacity before a launch; afterwards the count says how
+/// many reports there were, of which the first `capacity` are there. Reports of one program about one site are in order
+/// when one thread makes them, as for prints.
+pub mod gpu {
+    /// Name of the entry.
+    pub const ENTRY: &str = "tegula_kernel";
+    /// Byte offset of the capacity in a report buffer.
+    pub const CAPACITY: usize = 4;
+    /// Byte offset of the first record.
+    pub const RECORDS: usize = 16;
+    /// Bytes of a record.
+    pub const RECORD: usize = 24;
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ fn answer(request: &Request, out: &mut File) {
             let source =
                 C.iter().filter(|(n, _)| *n == name).map(|(_, c)| format!("{PRELUDE}{c}\n")).collect::<String>();
             let dir = tempfile::tempdir().unwrap();
-            let meta = Meta { scratch_bytes: 1000, sites: sites(), remarks: vec!["from C".into()] };
+            let meta = Meta { scratch_bytes: 1000, sites: sites(), remarks: vec!["from C".into()], ..Meta::default() };
             send(out, Response::Ok { bytes: compile_c(&source, dir.path()), meta });
         }
         _ => {

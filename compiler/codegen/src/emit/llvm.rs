@@ -171,7 +171,11 @@ impl Machine {
 
 /// Runs `step` with LLVM's diagnostics of the module's context collected (LLVM's own handler prints, and ends the
 /// process at an error).
-fn reported<T>(stage: &'static str, module: &Module, step: impl FnOnce() -> Result<T, String>) -> Result<T, Error> {
+pub(super) fn reported<T>(
+    stage: &'static str,
+    module: &Module,
+    step: impl FnOnce() -> Result<T, String>,
+) -> Result<T, Error> {
     extern "C" fn collect(info: LLVMDiagnosticInfoRef, into: *mut c_void) {
         // SAFETY: LLVM calls this during `step` only, with the pointer set below and a live diagnostic.
         unsafe {

@@ -47,7 +47,7 @@ impl Default for Mlir {
 }
 
 impl Mlir {
-    /// A context with the dialects arith, cf, func, index, llvm, math, memref, scf, ub and vector loaded. Passes load
+    /// A context with the dialects arith, cf, func, index, llvm, math, memref, nvvm, scf, ub and vector loaded. Passes load
     /// what else they need.
     pub fn new() -> Self {
         register_all_passes();
@@ -63,6 +63,7 @@ impl Mlir {
                 mlir_sys::mlirGetDialectHandle__llvm__(),
                 mlir_sys::mlirGetDialectHandle__math__(),
                 mlir_sys::mlirGetDialectHandle__memref__(),
+                mlir_sys::mlirGetDialectHandle__nvvm__(),
                 mlir_sys::mlirGetDialectHandle__scf__(),
                 mlir_sys::mlirGetDialectHandle__ub__(),
                 mlir_sys::mlirGetDialectHandle__vector__(),

@@ -13,6 +13,8 @@
 //!                                  shared object, for dlopen
 //! ```
 //!
+//! GPU code takes the same way with [`GPU_PIPELINE`] and ends as PTX text: see [`nvptx`].
+//!
 //! How a lowering uses it (`tests/emit.rs` is the whole example):
 //!
 //! ```no_run
@@ -37,10 +39,12 @@ mod error;
 pub mod link;
 mod llvm;
 mod mlir;
+pub mod nvptx;
 
 pub use error::{Diagnostic, Error};
 pub use llvm::{CpuTarget, Machine};
 pub use mlir::{CPU_PIPELINE, Mlir};
+pub use nvptx::{GPU_PIPELINE, GpuTarget};
 
 /// The texts between MLIR and machine code that can be printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

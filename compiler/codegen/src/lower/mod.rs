@@ -1,3 +1,3 @@
-//! From tile IR to MLIR. One module a target; each finds an op's code by its [`tegula_ir::OpKind`].
-
+//! From tile IR to MLIR.
 pub mod cpu;
+pub mod gpu;

@@ -128,6 +128,10 @@ impl<'c> Build<'c> {
     pub fn ptr(&self) -> Type<'c> {
         melior::dialect::llvm::r#type::pointer(self.context, 0)
     }
+    /// `!llvm.ptr<space>`.
+    pub fn ptr_in(&self, space: u32) -> Type<'c> {
+        melior::dialect::llvm::r#type::pointer(self.context, space)
+    }
     /// `elem` itself for 0 lanes (a scalar), `vector<lanes x elem>` otherwise.
     pub fn vec(&self, elem: Type<'c>, lanes: usize) -> Type<'c> {
         if lanes == 0 { elem } else { Type::vector(&[lanes as u64], elem) }
@@ -246,33 +250,55 @@ impl<'c> Build<'c> {
         private: bool,
         f: impl FnOnce(&[V<'c>]) -> Vec<V<'c>>,
     ) {
-        // A function is built on its own: nothing of another that is under construction is visible in it.
-        let outer = (self.blocks.take(), self.ids.take());
-        let constants = self.constants.take();
-        let level = self.level.take();
-        let (region, ()) = self.block(args, |args| {
+        let region = self.body(args, |args| {
             let results = f(args);
             self.op0("func.return", &results, &[]);
         });
-        let mut attributes = vec![];
-        if private {
-            attributes.push((
-                Identifier::new(self.context, "sym_visibility"),
-                StringAttribute::new(self.context, "private").into(),
-            ));
-        }
+        let visibility = StringAttribute::new(self.context, "private").into();
+        let attributes = [(Identifier::new(self.context, "sym_visibility"), visibility)];
         self.module.body().append_operation(melior::dialect::func::func(
             self.context,
             StringAttribute::new(self.context, name),
             TypeAttribute::new(FunctionType::new(self.context, args, results).into()),
             region,
-            &attributes,
+            if private { &attributes } else { &[] },
             self.loc.get(),
         ));
+    }
+
+    /// Adds a GPU kernel to the module, an `llvm.func` without results, with more attributes.
+    pub fn kernel(
+        &self,
+        name: &str,
+        args: &[Type<'c>],
+        attributes: &[(&str, Attribute<'c>)],
+        f: impl FnOnce(&[V<'c>]),
+    ) {
+        let region = self.body(args, |args| {
+            f(args);
+            self.op0("llvm.return", &[], &[]);
+        });
+        let void = melior::dialect::llvm::r#type::void(self.context);
+        let ty = melior::dialect::llvm::r#type::function(void, args, false);
+        let own = [
+            ("sym_name", StringAttribute::new(self.context, name).into()),
+            ("function_type", TypeAttribute::new(ty).into()),
+        ];
+        self.global_with("llvm.func", &own.into_iter().chain(attributes.iter().copied()).collect::<Vec<_>>(), region);
+    }
+
+    /// The region of a function.
+    fn body(&self, args: &[Type<'c>], f: impl FnOnce(&[V<'c>])) -> Region<'c> {
+        // A function is built on its own: nothing of another that is under construction is visible in it.
+        let outer = (self.blocks.take(), self.ids.take());
+        let constants = self.constants.take();
+        let level = self.level.take();
+        let (region, ()) = self.block(args, f);
         self.blocks.replace(outer.0);
         self.ids.replace(outer.1);
         self.constants.replace(constants);
         self.level.set(level);
+        region
     }
 
     /// Declares a function that another library defines.
@@ -285,6 +311,18 @@ impl<'c> Build<'c> {
             &[(Identifier::new(self.context, "sym_visibility"), StringAttribute::new(self.context, "private").into())],
             self.loc.get(),
         ));
+    }
+
+    /// Adds any op to the module itself: a global.
+    pub fn global(&self, name: &str, attributes: &[(&str, Attribute<'c>)]) {
+        self.global_with(name, attributes, Region::new());
+    }
+    fn global_with(&self, name: &str, attributes: &[(&str, Attribute<'c>)], region: Region<'c>) {
+        let attributes: Vec<_> = attributes.iter().map(|(k, a)| (Identifier::new(self.context, k), *a)).collect();
+        let op = OperationBuilder::new(name, self.loc.get()).add_attributes(&attributes).add_regions([region]);
+        // `build` fails only when result types are to be inferred; there are none.
+        let op = op.build().unwrap_or_else(|e| panic!("building `{name}`: {e}"));
+        self.module.body().append_operation(op);
     }
 
     /// Calls a function of the module.
@@ -378,7 +416,8 @@ impl<'c> Build<'c> {
         self.at_level(0, || self.op("arith.constant", &[], ty, &[("value", attr.into())]))
     }
 
-    fn int_attr(&self, bits: u32, v: i64) -> Attribute<'c> {
+    /// An integer attribute.
+    pub fn int_attr(&self, bits: u32, v: i64) -> Attribute<'c> {
         IntegerAttribute::new(self.int(bits), v).into()
     }
 }

@@ -3,9 +3,9 @@
 //! Largest errors of the f32 forms, measured over all or a dense sample of arguments against f64, are asserted in
 //! `tests/math.rs`. Infinities, zeros, NaN and subnormal numbers give what IEEE 754 wants.
 
-mod exp;
-mod log;
-mod special;
+pub(crate) mod exp;
+pub(crate) mod log;
+pub(crate) mod special;
 mod trig;
 
 use super::{
@@ -67,7 +67,7 @@ fn libm<'c>(cx: &mut Cx<'_, 'c>, name: &'static str, x: &[V<'c>]) -> V<'c> {
 }
 
 /// Horner's rule with fma; the leading coefficient first.
-fn poly<'c>(b: &Build<'c>, x: V<'c>, coefficients: &[f64]) -> V<'c> {
+pub(crate) fn poly<'c>(b: &Build<'c>, x: V<'c>, coefficients: &[f64]) -> V<'c> {
     let c = |v: &f64| b.float_like(x, *v);
     coefficients.iter().skip(1).fold(c(&coefficients[0]), |p, v| b.fma(p, x, c(v)))
 }

@@ -2,7 +2,7 @@
 
 use super::{Build, V};
 use melior::ir::{
-    Attribute, Type,
+    Attribute, Type, ValueLike,
     attribute::{DenseI32ArrayAttribute, TypeAttribute},
 };
 
@@ -12,7 +12,7 @@ impl<'c> Build<'c> {
         let dynamic = DenseI32ArrayAttribute::new(self.context, &[i32::MIN]);
         let attributes: [(&str, Attribute); 2] =
             [("rawConstantIndices", dynamic.into()), ("elem_type", TypeAttribute::new(elem).into())];
-        self.op("llvm.getelementptr", &[base, index], self.ptr(), &attributes)
+        self.op("llvm.getelementptr", &[base, index], base.r#type(), &attributes)
     }
     /// A vector of pointers: `base + index` for each lane of the i64 vector `index`.
     pub fn gep_lanes(&self, base: V<'c>, elem: Type<'c>, index: V<'c>) -> V<'c> {

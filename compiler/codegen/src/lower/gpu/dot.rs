@@ -1,0 +1,144 @@
+//! `dot` by fused multiply-adds: one chain per output in ascending k, as the language says of f32.
+//!
+//! Both operands go to shared memory; a thread multiplies the rows and columns of its block of the result. Rows of the
+//! second operand are read by neighbours at once; the first operand is read four k at a time where that is aligned.
+
+use super::{
+    super::cpu::{
+        build::{Build, V},
+        convert::widen,
+        machine::{from_memory, memory_type},
+    },
+    Error,
+    cx::Cx,
+    stage::Staged,
+};
+use std::collections::BTreeMap;
+use tegula_ir::{Elem, Op};
+
+/// A factor as what is multiplied: f32, f64 or i32.
+pub fn factor<'c>(b: &Build<'c>, x: V<'c>, e: Elem) -> V<'c> {
+    match e {
+        Elem::I8 => b.sext(x, b.i32()),
+        Elem::U8 => b.zext(x, b.i32()),
+        _ => widen(b, x, e),
+    }
+}
+
+impl<'a, 'c> Cx<'a, 'c> {
+    /// `dot`.
+    pub fn dot(&mut self, op: &'a Op) -> Result<(), Error> {
+        let (lhs, rhs, result) = (op.operands[0], op.operands[1], op.results[0]);
+        let (k, n) = (self.tile(lhs).shape[1], self.tile(rhs).shape[1]);
+        // Rows of the first operand a vector longer, so that threads in one column read different banks.
+        let skew = (16 / self.elem(lhs).bytes()).max(1);
+        let staged = self.staged_with(op, &[lhs, rhs], &[k + skew, n], 0);
+        let acc = self.convert_to(op, op.operands[2], result);
+        let mut regs = vec![];
+        for (p, piece) in self.pieces(result).iter().enumerate() {
+            let at: Vec<[(V, i64); 2]> = (0..piece.layout.regs())
+                .map(|r| [self.coordinate(piece, 0, r), self.coordinate(piece, 1, r)])
+                .collect();
+            regs.push(self.products(&staged[0], &staged[1], &at, &acc[p], k));
+        }
+        self.set_regs(result, regs)
+    }
+
+    /// The chains of the outputs at these places.
+    fn products(
+        &mut self,
+        x: &Staged<'c>,
+        y: &Staged<'c>,
+        at: &[[(V<'c>, i64); 2]],
+        acc: &[V<'c>],
+        k: usize,
+    ) -> Vec<V<'c>> {
+        let b = self.b;
+        // Rows and columns without repetition: a thread part (the same for all but odd layouts) and a constant.
+        let number = |d: usize| {
+            let mut known: Vec<(V, i64)> = vec![];
+            let which: Vec<usize> = at
+                .iter()
+                .map(|c| {
+                    known.iter().position(|k| *k == c[d]).unwrap_or_else(|| {
+                        known.push(c[d]);
+                        known.len() - 1
+                    })
+                })
+                .collect();
+            (known, which)
+        };
+        let ((rows, row_of), (columns, column_of)) = (number(0), number(1));
+        let (mx, my) = (memory_type(b, x.elem), memory_type(b, y.elem));
+        let row_at: Vec<V> = rows
+            .iter()
+            .map(|(v, c)| {
+                let p = b.gep(x.base, mx, b.mul_c(*v, x.strides[0] as i64));
+                b.gep(p, mx, b.c64(c * x.strides[0] as i64))
+            })
+            .collect();
+        let column_at: Vec<V> = columns.iter().map(|(v, c)| b.gep(b.gep(y.base, my, *v), my, b.c64(*c))).collect();
+        // Columns side by side are read at once.
+        let groups = runs(&columns, (16 / y.elem.bytes()).max(1), y.strides[0]);
+        let step = if k.is_multiple_of(4) && 4 * x.elem.bytes() <= 16 { 4 } else { 1 };
+        b.for_(b.c64(0), b.c64(k as i64), b.c64(step as i64), acc, |i, acc| {
+            let i32s = b.trunci(i, b.i32());
+            let mut acc = acc.to_vec();
+            let left: Vec<Vec<V>> = row_at
+                .iter()
+                .map(|p| {
+                    let p = b.gep(*p, mx, i32s);
+                    if step == 1 {
+                        return vec![b.load(p, mx, 0, x.elem.bytes())];
+                    }
+                    let v = b.load(p, mx, step, step * x.elem.bytes());
+                    (0..step).map(|j| b.extract(v, j)).collect()
+                })
+                .collect();
+            for j in 0..step {
+                let shift = b.mul_c(b.add_c(i32s, j as i64), y.strides[0] as i64);
+                let mut right: BTreeMap<usize, V> = BTreeMap::new();
+                for (first, width) in &groups {
+                    let p = b.gep(column_at[*first], my, shift);
+                    if *width == 1 {
+                        right.insert(*first, b.load(p, my, 0, y.elem.bytes()));
+                        continue;
+                    }
+                    let v = b.load(p, my, *width, width * y.elem.bytes());
+                    (0..*width).for_each(|i| {
+                        right.insert(first + i, b.extract(v, i));
+                    });
+                }
+                let wide = |v: V<'c>, e: Elem| factor(b, from_memory(b, v, e), e);
+                let left: Vec<V> = left.iter().map(|l| wide(l[j], x.elem)).collect();
+                let right: Vec<V> = right.values().map(|v| wide(*v, y.elem)).collect();
+                for (r, c) in acc.iter_mut().enumerate() {
+                    let (p, q) = (left[row_of[r]], right[column_of[r]]);
+                    *c = if b.is_float(*c) { b.fma(p, q, *c) } else { b.add(b.mul(p, q), *c) };
+                }
+            }
+            acc
+        })
+    }
+}
+
+/// Runs of neighbouring columns of one thread part that an aligned access of at most `most` elements reads: first and
+/// length.
+fn runs(columns: &[(V<'_>, i64)], most: usize, row: usize) -> Vec<(usize, usize)> {
+    let mut out: Vec<(usize, usize)> = vec![];
+    let mut i = 0;
+    while i < columns.len() {
+        let (v, c) = columns[i];
+        let near = |n: usize| {
+            i + n <= columns.len() && (0..n).all(|j| columns[i + j].0 == v && columns[i + j].1 == c + j as i64)
+        };
+        // The thread part of neighbours is a multiple of their number: it has no bits below.
+        let mut n = 1;
+        while n < most && near(2 * n) && c % (2 * n as i64) == 0 && row.is_multiple_of(2 * n) {
+            n *= 2;
+        }
+        out.push((i, n));
+        i += n;
+    }
+    out
+}

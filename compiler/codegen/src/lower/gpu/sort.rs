@@ -1,0 +1,99 @@
+//! `sort` and `topk`: each element counts those that come before it in its row, which is its place.
+
+use super::{
+    super::cpu::{
+        build::{Build, Cmp, FCmp, V},
+        convert::widen,
+    },
+    Error,
+    cx::Cx,
+    stage::{Staged, bytes, strides},
+};
+use tegula_ir::{Elem, Key, Op, OpKind};
+
+/// Whether `y` comes strictly before `x`: i1. A NaN comes after everything.
+fn before<'c>(b: &Build<'c>, e: Elem, descending: bool, y: V<'c>, x: V<'c>) -> V<'c> {
+    if e.is_float() {
+        let (x, y) = (widen(b, x, e), widen(b, y, e));
+        let less = b.cmpf(if descending { FCmp::Ogt } else { FCmp::Olt }, y, x);
+        let x_nan = b.cmpf(FCmp::Uno, x, x);
+        return b.or(less, b.and(x_nan, b.cmpf(FCmp::Ord, y, y)));
+    }
+    let how = match (descending, e.is_signed()) {
+        (false, true) => Cmp::Slt,
+        (false, false) => Cmp::Ult,
+        (true, true) => Cmp::Sgt,
+        (true, false) => Cmp::Ugt,
+    };
+    b.cmp(how, y, x)
+}
+
+impl<'a, 'c> Cx<'a, 'c> {
+    /// `sort`, `topk`.
+    pub fn sort(&mut self, op: &'a Op) -> Result<(), Error> {
+        let b = self.b;
+        let (source, t) = (op.operands[0], self.tile(op.operands[0]).clone());
+        let (axis, n) = (t.rank() - 1, t.shape[t.rank() - 1]);
+        let descending = op.kind == OpKind::TopK || op.attrs.has(Key::Descending);
+        let keep = self.tile(op.results[0]).shape[axis];
+        let place = |e: Elem| bytes(&self.tile(op.results[0]).shape, keep, e).next_multiple_of(16);
+        let more: usize = op.results.iter().map(|v| place(self.elem(*v))).sum();
+        let inputs = bytes(&t.shape, n, t.elem).next_multiple_of(16);
+        let mut at = inputs;
+        let mut sorted = vec![];
+        for v in &op.results {
+            let to = self.tile(*v);
+            sorted.push(Staged {
+                base: self.shared_at(at),
+                elem: to.elem,
+                shape: to.shape.clone(),
+                strides: strides(&to.shape, keep),
+            });
+            at += place(to.elem);
+        }
+        let rows = self.staged_with(op, &[source], &[n], more)[0].clone();
+        let regs = self.regs(source);
+        for (piece, regs) in self.pieces(source).iter().zip(&regs) {
+            let coordinates: Vec<Vec<V>> =
+                (0..regs.len()).map(|r| (0..t.rank()).map(|d| self.index(piece, d, r)).collect()).collect();
+            let line = |s: &Staged<'c>, at: &[V<'c>]| {
+                let outer = (0..axis).map(|d| b.mul_c(at[d], s.strides[d] as i64));
+                outer.reduce(|x, y| b.add(x, y)).unwrap_or_else(|| b.c32(0))
+            };
+            // The ranks of all registers in one walk along the rows.
+            let starts: Vec<V> = coordinates.iter().map(|c| line(&rows, c)).collect();
+            let zeros = vec![b.c32(0); regs.len()];
+            let ranks = b.for_(b.c64(0), b.c64(n as i64), b.c64(1), &zeros, |j, ranks| {
+                let j = b.trunci(j, b.i32());
+                (0..regs.len())
+                    .map(|r| {
+                        let (x, y) = (regs[r], self.staged_at(&rows, b.add(starts[r], j)));
+                        let tie = b.not(before(b, t.elem, descending, x, y));
+                        let tie = b.and(tie, b.cmp(Cmp::Slt, j, coordinates[r][axis]));
+                        let first = b.or(before(b, t.elem, descending, y, x), tie);
+                        b.add(ranks[r], b.zext(first, b.i32()))
+                    })
+                    .collect()
+            });
+            self.by_owners(&piece.layout, |cx| {
+                for (r, rank) in ranks.iter().enumerate() {
+                    let put = || {
+                        let flat = b.add(line(&sorted[0], &coordinates[r]), *rank);
+                        cx.put_staged(&sorted[0], flat, regs[r]);
+                        if let Some(indices) = sorted.get(1) {
+                            cx.put_staged(indices, flat, coordinates[r][axis]);
+                        }
+                    };
+                    if keep == n { put() } else { b.when(b.cmp(Cmp::Slt, *rank, b.c32(keep as i32)), put) }
+                }
+            });
+        }
+        self.shared_written();
+        for (v, s) in op.results.iter().zip(&sorted) {
+            let pieces = self.pieces(*v);
+            let regs = self.read_staged(s, &pieces);
+            self.set_regs(*v, regs)?;
+        }
+        Ok(())
+    }
+}
