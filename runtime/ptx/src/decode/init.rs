@@ -225,7 +225,15 @@ pub fn share(
     // Rows in use until an instruction, and free ones, by width.
     let mut busy: Vec<(usize, u32, u32)> = Vec::new();
     let mut free: HashMap<u32, Vec<u32>> = HashMap::new();
+    let mut body = 0;
     for (slot, i) in order {
+        // A function runs while its caller's registers are alive: bodies share nothing.
+        let at = starts.iter().filter(|s| **s as usize <= range[i].0).count();
+        if at != body {
+            body = at;
+            busy.clear();
+            free.clear();
+        }
         let width = rows.get(&slot).copied().unwrap_or(1);
         busy.retain(|(until, start, width)| {
             let over = *until < range[i].0;
