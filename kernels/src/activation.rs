@@ -1,6 +1,6 @@
 //! SwiGLU: `silu(gate) · up`, with gate and up side by side in one matrix, as the merged projection gives them.
 
-use crate::quantise::store_row;
+use crate::quantise::{Bits, store_row};
 use tegula::prelude::*;
 
 /// `silu(gate) · up`, silu(x) = x · sigmoid(x).
@@ -17,8 +17,14 @@ pub fn swiglu<N: Dim>(x: View<f32, 2>, y: ViewMut<f32, 2>) {
 
 /// The same, quantised: see [`crate::quantise::quantise`]. G = N/32.
 #[kernel]
-pub fn swiglu_quantise<G: Dim>(x: View<f32, 2>, codes: ViewMut<i8, 2>, scales: ViewMut<f32, 2>, sums: ViewMut<i32, 2>) {
+pub fn swiglu_quantise<G: Dim>(
+    x: View<f32, 2>,
+    codes: ViewMut<i8, 2>,
+    scales: ViewMut<f32, 2>,
+    sums: ViewMut<i32, 2>,
+    #[build] bits: Bits,
+) {
     let row = program_id(0);
     let y = swiglu_of::<(One, Prod<G, C<32>>)>(x.load((row, 0)), x.load((row, 1)));
-    store_row::<G>(y, row, codes, scales, sums);
+    store_row::<G>(y, row, codes, scales, sums, bits);
 }

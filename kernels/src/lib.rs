@@ -5,7 +5,7 @@
 //! | [`basic`] | vector add, softmax, matrix product |
 //! | [`embed`] | rows of an embedding table, quantised or not |
 //! | [`norm`] | RMS norm |
-//! | [`quantise`] | activations to 8-bit groups |
+//! | [`quantise`] | activations to groups of 8 or 16 bits |
 //! | [`linear`] | products with packed weights |
 //! | [`rope`] | rotary position embedding, and keys and values into the cache |
 //! | [`attention`] | attention over the paged KV cache |

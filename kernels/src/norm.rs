@@ -1,6 +1,6 @@
 //! RMS norm: `y = x / sqrt(mean(x²) + eps) · weight`, over each row.
 
-use crate::quantise::store_row;
+use crate::quantise::{Bits, store_row};
 use tegula::prelude::*;
 
 /// The norm of one row of N elements.
@@ -39,8 +39,9 @@ pub fn rms_norm_quantise<G: Dim>(
     scales: ViewMut<f32, 2>,
     sums: ViewMut<i32, 2>,
     eps: Scalar<f32>,
+    #[build] bits: Bits,
 ) {
     let row = program_id(0);
     let y = rms::<Prod<G, C<32>>>(x.load((row, 0)), weight.load((0, 0)), eps);
-    store_row::<G>(y, row, codes, scales, sums);
+    store_row::<G>(y, row, codes, scales, sums, bits);
 }

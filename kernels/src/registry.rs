@@ -2,8 +2,9 @@
 
 use crate::{
     activation, attention, basic, embed,
-    linear::{self, Epilogue},
-    norm, pack, quantise,
+    linear::{self, Epilogue, Quantised},
+    norm, pack,
+    quantise::{self, Bits},
     rope::{self, Heads, Pairs},
     sample,
 };
@@ -162,6 +163,9 @@ impl Values {
     fn epilogue(&self) -> Epilogue {
         Epilogue { residual: self.get("residual") == "true" }
     }
+    fn bits(&self) -> Bits {
+        if self.get("bits") == "16" { Bits::Sixteen } else { Bits::Eight }
+    }
     fn number(&self, name: &str) -> usize {
         self.get(name).parse().unwrap_or(1)
     }
@@ -172,6 +176,7 @@ const QUANT: Setting =
 const LAYOUT: Setting =
     Setting { name: "layout", default: "panel16", choices: || Layout::ALL.iter().map(|l| l.name()).collect() };
 const RESIDUAL: Setting = Setting { name: "residual", default: "false", choices: || vec!["false", "true"] };
+const BITS: Setting = Setting { name: "bits", default: "8", choices: || vec!["8", "16"] };
 const ELEM: Setting = Setting { name: "elem", default: "f32", choices: || vec!["f32", "f16", "bf16"] };
 const PAIRS: Setting = Setting { name: "pairs", default: "adjacent", choices: || vec!["adjacent", "halves"] };
 const CUT: Setting =
@@ -227,17 +232,17 @@ pub const KERNELS: &[Entry] = &[
     },
     Entry {
         name: "rms_norm_quantise",
-        doc: "RMS norm of each row, to 8-bit groups",
+        doc: "RMS norm of each row, to groups of 8 or 16 bits",
         dims: &[("G", 18)],
-        settings: &[],
-        build: |v| norm::rms_norm_quantise::ir().dims(v.dims[0]).build(),
+        settings: &[BITS],
+        build: |v| norm::rms_norm_quantise::ir().dims(v.dims[0]).cfg(v.bits()).build(),
     },
     Entry {
         name: "quantise",
-        doc: "rows to 8-bit groups",
+        doc: "rows to groups of 8 or 16 bits",
         dims: &[("G", 18)],
-        settings: &[],
-        build: |v| quantise::quantise::ir().dims(v.dims[0]).build(),
+        settings: &[BITS],
+        build: |v| quantise::quantise::ir().dims(v.dims[0]).cfg(v.bits()).build(),
     },
     Entry {
         name: "linear",
@@ -251,12 +256,13 @@ pub const KERNELS: &[Entry] = &[
     },
     Entry {
         name: "linear_quantised",
-        doc: "8-bit activations times packed weights",
+        doc: "quantised activations times packed weights",
         dims: &[("BM", 64), ("BN", 128), ("BK", 256), ("GK", 8)],
-        settings: &[QUANT, LAYOUT, RESIDUAL],
+        settings: &[QUANT, LAYOUT, RESIDUAL, BITS],
         build: |v| {
             let ir = linear::linear_quantised::ir().dims(v.dims[0], v.dims[1], v.dims[2], v.dims[3]);
-            ir.packed(v.quant(), v.layout()).cfg(v.epilogue()).build()
+            let of = Quantised { bits: v.bits(), epilogue: v.epilogue() };
+            ir.packed(v.quant(), v.layout()).cfg(of).build()
         },
     },
     Entry {
@@ -295,10 +301,10 @@ pub const KERNELS: &[Entry] = &[
     },
     Entry {
         name: "swiglu_quantise",
-        doc: "silu(gate) · up, to 8-bit groups",
+        doc: "silu(gate) · up, to groups of 8 or 16 bits",
         dims: &[("G", 48)],
-        settings: &[],
-        build: |v| activation::swiglu_quantise::ir().dims(v.dims[0]).build(),
+        settings: &[BITS],
+        build: |v| activation::swiglu_quantise::ir().dims(v.dims[0]).cfg(v.bits()).build(),
     },
     Entry {
         name: "sample",

@@ -5,15 +5,15 @@ use crate::Error;
 use tegula::{Device, PackedTensor, Stream, Tensor, TensorViewMut};
 use tegula_kernels::{
     activation::{swiglu, swiglu_quantise},
-    linear::{Epilogue, linear, linear_quantised},
+    linear::{Epilogue, Quantised, linear, linear_quantised},
     norm::{rms_norm, rms_norm_quantise},
-    quantise::quantise,
+    quantise::{Bits, quantise},
 };
 
 /// What activations are multiplied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Activations {
-    /// 8-bit groups of 32: fast.
+    /// Groups of 32 integers, as many bits as each product needs ([`Projection::bits`]): fast.
     Q8,
     /// f32, with weights dequantised on the way: close to the exact model, slow.
     F32,
@@ -28,6 +28,7 @@ const LONGEST_K: usize = 4096;
 /// (float weights are multiplied in f32).
 pub struct Input {
     activations: Activations,
+    /// Up to two rows for a row, see [`Bits`]; scales and sums alike.
     codes: Tensor<i8>,
     scales: Tensor<f32>,
     sums: Tensor<i32>,
@@ -39,9 +40,9 @@ impl Input {
     pub fn new(device: &Device, activations: Activations, rows: usize, width: usize) -> Result<Input, Error> {
         Ok(Input {
             activations,
-            codes: device.zeros([rows, width])?,
-            scales: device.zeros([rows, width / 32])?,
-            sums: device.zeros([rows, width / 32])?,
+            codes: device.zeros([2 * rows, width])?,
+            scales: device.zeros([2 * rows, width / 32])?,
+            sums: device.zeros([2 * rows, width / 32])?,
             plain: device.zeros([rows, width])?,
         })
     }
@@ -56,9 +57,10 @@ impl Input {
         next: Forms,
         stream: &Stream,
     ) -> Result<(), Error> {
-        if next.codes {
+        if let Some(bits) = next.codes {
             rms_norm_quantise::launch(x, weight, &mut self.codes, &mut self.scales, &mut self.sums, c.norm_eps)
                 .dims(c.hidden / 32)
+                .cfg(bits)
                 .grid(rows)
                 .run(stream)?;
         }
@@ -68,18 +70,13 @@ impl Input {
         Ok(())
     }
 
-    /// What the product with `w` reads.
-    pub fn forms(&self, w: &PackedTensor) -> Forms {
-        forms(self.activations, w)
-    }
-
     /// What the products of a projection read.
     pub fn forms_of(&self, p: &Projection) -> Forms {
-        let all = p.parts.iter().map(|(w, _)| self.forms(w));
-        all.fold(Forms { codes: false, plain: false }, |a, b| Forms {
-            codes: a.codes || b.codes,
-            plain: a.plain || b.plain,
-        })
+        let quantised = |w: &PackedTensor| quantised(self.activations, w);
+        Forms {
+            codes: p.parts.iter().any(|(w, _)| quantised(w)).then_some(p.bits),
+            plain: p.parts.iter().any(|(w, _)| !quantised(w)),
+        }
     }
 
     /// Where a kernel writes an input of `rows` rows, `k` wide; [`Input::written`] follows.
@@ -89,10 +86,11 @@ impl Input {
 
     /// Makes what was written through [`Input::write`] the input of the product that `next` describes.
     pub fn written(&mut self, rows: usize, k: usize, next: Forms, stream: &Stream) -> Result<(), Error> {
-        if next.codes {
+        if let Some(bits) = next.codes {
             let x = self.plain.slice(0, 0..rows)?.slice(1, 0..k)?;
             quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums)
                 .dims(k / 32)
+                .cfg(bits)
                 .grid(rows)
                 .run(stream)?;
         }
@@ -108,9 +106,10 @@ impl Input {
         next: Forms,
         stream: &Stream,
     ) -> Result<(), Error> {
-        if next.codes {
+        if let Some(bits) = next.codes {
             swiglu_quantise::launch(x, &mut self.codes, &mut self.scales, &mut self.sums)
                 .dims(n / 32)
+                .cfg(bits)
                 .grid(rows)
                 .run(stream)?;
         }
@@ -131,32 +130,34 @@ impl Input {
     ) -> Result<(), Error> {
         for (w, column) in &p.parts {
             let columns = y.view_mut()?.slice(1, *column..*column + w.n())?;
-            self.product(w, rows, columns, residual, stream)?;
+            self.product(w, p.bits, rows, columns, Epilogue { residual }, stream)?;
         }
         Ok(())
     }
 
     /// `y` = the input times one matrix, or that added to `y`.
-    pub fn product(
+    fn product(
         &self,
         w: &PackedTensor,
+        bits: Bits,
         rows: usize,
         y: TensorViewMut<'_, f32>,
-        residual: bool,
+        epilogue: Epilogue,
         stream: &Stream,
     ) -> Result<(), Error> {
         let y = y.slice(0, 0..rows)?;
-        let (k, epilogue) = (w.k(), Epilogue { residual });
+        let k = w.k();
         let bk = tile_of_k(k, w.quant().block().max(32));
         let grid = |bm: usize| [w.n().div_ceil(COLUMNS), rows.div_ceil(bm)];
-        if forms(self.activations, w).codes {
-            let bm = rows.next_power_of_two().min(64);
-            let codes = self.codes.slice(0, 0..rows)?.slice(1, 0..k)?;
-            let scales = self.scales.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
-            let sums = self.sums.slice(0, 0..rows)?.slice(1, 0..k / 32)?;
+        if quantised(self.activations, w) {
+            let bm = rows.next_power_of_two().min(64 / bits.rows());
+            let code_rows = 0..rows * bits.rows();
+            let codes = self.codes.slice(0, code_rows.clone())?.slice(1, 0..k)?;
+            let scales = self.scales.slice(0, code_rows.clone())?.slice(1, 0..k / 32)?;
+            let sums = self.sums.slice(0, code_rows)?.slice(1, 0..k / 32)?;
             linear_quantised::launch(codes, scales, sums, w, y)
                 .dims(bm, COLUMNS, bk, bk / 32)
-                .cfg(epilogue)
+                .cfg(Quantised { bits, epilogue })
                 .grid(grid(bm))
                 .run(stream)?
         } else {
@@ -171,13 +172,14 @@ impl Input {
 /// The forms of an input that products with some weights read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forms {
-    codes: bool,
+    /// Codes, so fine.
+    codes: Option<Bits>,
     plain: bool,
 }
 
-fn forms(activations: Activations, w: &PackedTensor) -> Forms {
-    let codes = activations == Activations::Q8 && !w.quant().is_float();
-    Forms { codes, plain: !codes }
+/// Whether the product with `w` takes codes.
+fn quantised(activations: Activations, w: &PackedTensor) -> bool {
+    activations == Activations::Q8 && !w.quant().is_float()
 }
 
 /// The longest tile of K: all of it, or its largest divisor of a length that fits, in whole blocks.

@@ -7,7 +7,7 @@ use crate::progress;
 use indicatif::ProgressBar;
 use tegula::ir::Quant;
 use tegula::{PackedTensor, Stream, Tensor};
-use tegula_kernels::pack::pack;
+use tegula_kernels::{pack::pack, quantise::Bits};
 
 /// All weights of a decoder.
 pub struct Weights {
@@ -17,15 +17,16 @@ pub struct Weights {
     pub layers: Vec<Layer>,
     /// Weight of the last norm, [1, hidden].
     pub norm: Tensor<f32>,
-    /// The head, `hidden` × `vocab`; `None` if the embedding serves.
-    pub head: Option<Projection>,
+    /// The head, `hidden` × `vocab`: the embedding, unless the file has another.
+    pub head: Projection,
 }
 
 /// One decoder layer.
 pub struct Layer {
     /// Weight of the norm before attention, [1, hidden].
     pub attention_norm: Tensor<f32>,
-    /// Queries, keys and values.
+    /// Queries, keys and values. Their input takes 16 bits: scores are differences of large sums, and the softmax over them
+    /// makes more of an error than any other product does.
     pub qkv: Projection,
     /// Attention's output.
     pub output: Projection,
@@ -45,18 +46,14 @@ pub struct Projection {
     pub k: usize,
     /// Outputs of all parts.
     pub n: usize,
-}
-
-impl Projection {
-    /// A projection of one matrix.
-    pub fn single(w: PackedTensor) -> Projection {
-        Projection { k: w.k(), n: w.n(), parts: vec![(w, 0)] }
-    }
+    /// How finely the input is quantised, if it is.
+    pub bits: Bits,
 }
 
 impl Weights {
-    /// Loads and packs all weights of `file`, tensor by tensor; pages of the file are dropped as they are done with.
+    /// Loads and packs all weights of `file`, tensor by tensor.
     pub fn load(file: &Gguf, config: &Config, stream: &Stream) -> Result<Weights, Error> {
+        check_all_are_read(file, config)?;
         let loader = Loader { file, stream, bar: progress::bytes(file.file_bytes(), "packing weights") };
         let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
         let layers = (0..config.layers)
@@ -64,7 +61,10 @@ impl Weights {
                 let name = |part: &str| format!("blk.{i}.{part}.weight");
                 Ok(Layer {
                     attention_norm: loader.vector(&name("attn_norm"), h)?,
-                    qkv: loader.merged(&[(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)], h)?,
+                    qkv: Projection {
+                        bits: Bits::Sixteen,
+                        ..loader.merged(&[(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)], h)?
+                    },
                     output: loader.merged(&[(name("attn_output"), h)], q)?,
                     ffn_norm: loader.vector(&name("ffn_norm"), h)?,
                     gate_up: loader.merged(&[(name("ffn_gate"), f), (name("ffn_up"), f)], h)?,
@@ -72,15 +72,12 @@ impl Weights {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        let weights = Weights {
-            embedding: loader.matrix("token_embd.weight", h, config.vocab)?,
-            layers,
-            norm: loader.vector("output_norm.weight", h)?,
-            head: match file.find("output.weight") {
-                Some(_) => Some(loader.merged(&[("output.weight".into(), config.vocab)], h)?),
-                None => None,
-            },
+        let embedding = loader.matrix("token_embd.weight", h, config.vocab)?;
+        let head = match file.find("output.weight") {
+            Some(_) => loader.merged(&[("output.weight".into(), config.vocab)], h)?,
+            None => Projection { parts: vec![(embedding.clone(), 0)], k: h, n: config.vocab, bits: Bits::Eight },
         };
+        let weights = Weights { embedding, layers, norm: loader.vector("output_norm.weight", h)?, head };
         loader.bar.finish_and_clear();
         Ok(weights)
     }
@@ -102,13 +99,12 @@ impl Loader<'_> {
     }
 
     fn done(&self, info: &TensorInfo) {
-        self.file.release(info);
         self.bar.inc(info.bytes());
     }
 
     fn matrix(&self, name: &str, k: usize, n: usize) -> Result<PackedTensor, Error> {
         let (info, quant) = self.find(name, k, n)?;
-        let packed = pack(self.stream, quant, self.file.data(info), k, n)?;
+        let packed = pack(self.stream, quant, &self.file.data(info)?, k, n)?;
         self.done(info);
         Ok(packed)
     }
@@ -121,7 +117,7 @@ impl Loader<'_> {
         Ok(self.stream.device().tensor([1, n], &values)?)
     }
 
-    /// Several matrices of one input. Runs of one format become one matrix.
+    /// Several matrices of one input, of 8 bits. Runs of one format become one matrix.
     fn merged(&self, tensors: &[(String, usize)], k: usize) -> Result<Projection, Error> {
         let found = tensors
             .iter()
@@ -131,13 +127,35 @@ impl Loader<'_> {
         let mut column = 0;
         for run in found.chunk_by(|a, b| a.1 == b.1) {
             // Rows of a GGUF tensor lie one after the other: merging outputs is appending bytes.
-            let bytes: Vec<u8> = run.iter().flat_map(|(info, ..)| self.file.data(info)).copied().collect();
+            let mut bytes = vec![];
+            run.iter().try_for_each(|(info, ..)| self.file.append_data(info, &mut bytes))?;
             let n = run.iter().map(|r| r.2).sum::<usize>();
             parts.push((pack(self.stream, run[0].1, &bytes, k, n)?, column));
             column += n;
             run.iter().for_each(|(info, ..)| self.done(info));
         }
-        Ok(Projection { parts, k, n: column })
+        Ok(Projection { parts, k, n: column, bits: Bits::Eight })
+    }
+}
+
+/// Tensors of a layer: `blk.0.attn_q.weight` and so on.
+const OF_LAYER: [&str; 9] =
+    ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"];
+/// Those of no layer.
+const OF_NO_LAYER: [&str; 3] = ["token_embd.weight", "output_norm.weight", "output.weight"];
+
+/// That the file has no tensor which [`Weights::load`] does not read: a model that was made with it is another model without.
+fn check_all_are_read(file: &Gguf, config: &Config) -> Result<(), GgufError> {
+    let of_layer = |name: &str| -> Option<bool> {
+        let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        let layer = layer.parse::<usize>().ok()?;
+        Some(layer < config.layers && OF_LAYER.contains(&part.strip_suffix(".weight")?))
+    };
+    let is_read = |name: &str| OF_NO_LAYER.contains(&name) || of_layer(name).unwrap_or(false);
+    let mut unread = file.tensors().iter().filter(|t| !is_read(&t.name));
+    match unread.next() {
+        Some(first) => Err(file.tensor_error(&first.name, Problem::Unread { more: unread.count() })),
+        None => Ok(()),
     }
 }
 

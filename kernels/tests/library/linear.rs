@@ -3,7 +3,8 @@
 
 use crate::support::*;
 use tegula::{ir::Quant, ir::layout::Layout, prelude::*};
-use tegula_kernels::linear::{Epilogue, linear, linear_quantised};
+use tegula_kernels::linear::{Epilogue, Quantised, linear, linear_quantised};
+use tegula_kernels::quantise::Bits;
 
 const ROWS: [usize; 5] = [1, 2, 3, 7, 17];
 
@@ -96,7 +97,7 @@ fn quantised_activations() {
                 let mut y = Tensor::<f32>::poisoned([m, n]).unwrap();
                 linear_quantised::launch(&c, &s, &u, &packed, &mut y)
                     .dims(bm, bn, bk, bk / 32)
-                    .cfg(Epilogue::default())
+                    .cfg(Quantised::default())
                     .grid(grid(m, n, bm, bn))
                     .run(stream)
                     .unwrap();
@@ -117,6 +118,42 @@ fn quantised_activations() {
                     let bound = products().flatten().map(f64::abs).sum::<f64>() * (2 * g + 3) as f64 * U;
                     close(&what, &y.as_slice()[i..=i], &[exact], |_, _| bound);
                 }
+            }
+        }
+    }
+}
+
+/// 16 bits: products of both rows of codes, each as if alone, added; then the residual. On both devices, for every tile size.
+#[test]
+fn two_rows_of_codes_for_a_row() {
+    let mut rng = Rng(25);
+    for quant in [Quant::Q4_1, Quant::Q8_0, Quant::Q6_K] {
+        let (k, n) = (odd_k(quant, 160), 50);
+        let g = k / 32;
+        let w = Weights::random(quant, k, n, &mut rng);
+        let packed = w.packed();
+        for m in ROWS {
+            let codes: Vec<i8> = (0..2 * m * k).map(|_| rng.bits() as i8).collect();
+            let scales = rng.floats(2 * m * g, 0.05);
+            let sums: Vec<i32> = codes.chunks(32).map(|c| c.iter().map(|&x| i32::from(x)).sum()).collect();
+            let held = rng.floats(m * n, 3.0);
+            let of =
+                |r: usize, c: usize| grouped(&codes[r * k..][..k], &scales[r * g..][..g], &sums[r * g..][..g], &w, c);
+            let want: Vec<f32> =
+                (0..m * n).map(|i| held[i] + (of(2 * (i / n), i % n) + of(2 * (i / n) + 1, i % n))).collect();
+            let (c, s, u) = (tensor([2 * m, k], &codes), tensor([2 * m, g], &scales), tensor([2 * m, g], &sums));
+            let bk = if quant.block() == 256 { 256 } else { 64 };
+            let bm = m.next_power_of_two().min(8);
+            for (stream, bm, bn) in [(&*CPU, bm, 64), (&*ORACLE, bm, 64), (&*CPU, 2, 16)] {
+                let mut y = tensor([m, n], &held);
+                linear_quantised::launch(&c, &s, &u, &packed, &mut y)
+                    .dims(bm, bn, bk, bk / 32)
+                    .cfg(Quantised { bits: Bits::Sixteen, epilogue: Epilogue { residual: true } })
+                    .grid(grid(m, n, bm, bn))
+                    .run(stream)
+                    .unwrap();
+                let what = format!("{quant}, {m} rows, tiles of {bm} × {bn}, {}", stream.device().name());
+                same_bits(&what, y.as_slice(), &want);
             }
         }
     }
@@ -155,7 +192,7 @@ fn the_residual_is_added_last() {
         let (c, s, u) = (tensor([m, k], &codes), tensor([m, g], &scales), tensor([m, g], &sums));
         linear_quantised::launch(&c, &s, &u, &packed, &mut y)
             .dims(dims.0, dims.1, dims.2, 1)
-            .cfg(cfg)
+            .cfg(Quantised { epilogue: cfg, ..Quantised::default() })
             .grid(grid(m, n, dims.0, dims.1))
             .run(stream)
             .unwrap();
@@ -224,7 +261,7 @@ fn tile_sizes_change_no_bit() {
             let mut y = Tensor::<f32>::poisoned([m, n]).unwrap();
             linear_quantised::launch(&c, &s, &u, &packed, &mut y)
                 .dims(bm, bn, bk, bk / 32)
-                .cfg(Epilogue::default())
+                .cfg(Quantised::default())
                 .grid(grid(m, n, bm, bn))
                 .run(&*CPU)
                 .unwrap();

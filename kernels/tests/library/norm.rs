@@ -8,6 +8,7 @@ use tegula::prelude::*;
 use tegula_kernels::{
     activation::{swiglu, swiglu_quantise},
     norm::{rms_norm, rms_norm_quantise, rms_norm_rows},
+    quantise::Bits,
 };
 
 fn rms(x: &[f32], weight: &[f32], eps: f32) -> Vec<f64> {
@@ -61,8 +62,9 @@ fn rms_norm_of_chosen_rows_has_the_bits_of_all_rows() {
     }
 }
 
-/// Quantised outputs of `rows` rows of `groups` groups, poisoned.
-fn outputs(rows: usize, groups: usize) -> (Tensor<i8>, Tensor<f32>, Tensor<i32>) {
+/// Quantised outputs for `rows` rows of `groups` groups, poisoned.
+fn outputs(rows: usize, groups: usize, bits: Bits) -> (Tensor<i8>, Tensor<f32>, Tensor<i32>) {
+    let rows = rows * bits.rows();
     (
         Tensor::poisoned([rows, 32 * groups]).unwrap(),
         Tensor::poisoned([rows, groups]).unwrap(),
@@ -72,8 +74,8 @@ fn outputs(rows: usize, groups: usize) -> (Tensor<i8>, Tensor<f32>, Tensor<i32>)
 
 /// One pass gives the bits of two: the quantisation of what the plain kernel stored.
 #[track_caller]
-fn quantised_bits(plain: &Tensor<f32>, got: &(Tensor<i8>, Tensor<f32>, Tensor<i32>)) {
-    let want = quantise::reference(plain.as_slice());
+fn quantised_bits(plain: &Tensor<f32>, bits: Bits, got: &(Tensor<i8>, Tensor<f32>, Tensor<i32>)) {
+    let want = quantise::reference_of(plain.as_slice(), plain.shape()[1], bits);
     same_bits("codes", got.0.as_slice(), &want.0);
     same_bits("scales", got.1.as_slice(), &want.1);
     same_bits("sums", got.2.as_slice(), &want.2);
@@ -88,13 +90,16 @@ fn rms_norm_quantised_in_one_pass() {
         for stream in devices() {
             let mut plain = Tensor::<f32>::poisoned([rows, n]).unwrap();
             rms_norm::launch(&x, &w, &mut plain, 1e-5).dims(n).grid(rows).run(stream).unwrap();
-            let mut out = outputs(rows, groups);
-            rms_norm_quantise::launch(&x, &w, &mut out.0, &mut out.1, &mut out.2, 1e-5)
-                .dims(groups)
-                .grid(rows)
-                .run(stream)
-                .unwrap();
-            quantised_bits(&plain, &out);
+            for bits in [Bits::Eight, Bits::Sixteen] {
+                let mut out = outputs(rows, groups, bits);
+                rms_norm_quantise::launch(&x, &w, &mut out.0, &mut out.1, &mut out.2, 1e-5)
+                    .dims(groups)
+                    .cfg(bits)
+                    .grid(rows)
+                    .run(stream)
+                    .unwrap();
+                quantised_bits(&plain, bits, &out);
+            }
         }
     }
 }
@@ -134,13 +139,16 @@ fn swiglu_quantised_in_one_pass() {
         for stream in devices() {
             let mut plain = Tensor::<f32>::poisoned([rows, n]).unwrap();
             swiglu::launch(&x, &mut plain).dims(n).grid(rows).run(stream).unwrap();
-            let mut out = outputs(rows, groups);
-            swiglu_quantise::launch(&x, &mut out.0, &mut out.1, &mut out.2)
-                .dims(groups)
-                .grid(rows)
-                .run(stream)
-                .unwrap();
-            quantised_bits(&plain, &out);
+            for bits in [Bits::Eight, Bits::Sixteen] {
+                let mut out = outputs(rows, groups, bits);
+                swiglu_quantise::launch(&x, &mut out.0, &mut out.1, &mut out.2)
+                    .dims(groups)
+                    .cfg(bits)
+                    .grid(rows)
+                    .run(stream)
+                    .unwrap();
+                quantised_bits(&plain, bits, &out);
+            }
         }
     }
 }

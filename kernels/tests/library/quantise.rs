@@ -1,8 +1,8 @@
-//! Activations to 8-bit groups: exact.
+//! Activations to groups of 8 or 16 bits: exact.
 
 use crate::support::*;
 use tegula::prelude::*;
-use tegula_kernels::quantise::quantise;
+use tegula_kernels::quantise::{Bits, quantise};
 
 /// Codes, scales and sums of rows whose length is a multiple of 32, by the definition.
 pub fn reference(x: &[f32]) -> (Vec<i8>, Vec<f32>, Vec<i32>) {
@@ -16,6 +16,25 @@ pub fn reference(x: &[f32]) -> (Vec<i8>, Vec<f32>, Vec<i32>) {
         sums.push(codes[at..].iter().map(|&c| i32::from(c)).sum());
     }
     (codes, scales, sums)
+}
+
+/// The same for rows of `k`, so finely: for 16 bits each row's codes, then those of what they leave.
+pub fn reference_of(x: &[f32], k: usize, bits: Bits) -> (Vec<i8>, Vec<f32>, Vec<i32>) {
+    if bits == Bits::Eight {
+        return reference(x);
+    }
+    let mut all = (vec![], vec![], vec![]);
+    for row in x.chunks(k) {
+        let coarse = reference(row);
+        let rest: Vec<f32> =
+            row.iter().enumerate().map(|(i, x)| x - f32::from(coarse.0[i]) * coarse.1[i / 32]).collect();
+        for (codes, scales, sums) in [coarse, reference(&rest)] {
+            all.0.extend(codes);
+            all.1.extend(scales);
+            all.2.extend(sums);
+        }
+    }
+    all
 }
 
 #[test]
@@ -36,25 +55,33 @@ fn codes_scales_and_sums() {
                 group[0] = 127.0;
             }
         }
-        let want = reference(&x);
-        for stream in devices() {
+        for (stream, bits) in devices().into_iter().flat_map(|s| [(s, Bits::Eight), (s, Bits::Sixteen)]) {
+            let want = reference_of(&x, k, bits);
+            let r = rows * bits.rows();
             let (mut c, mut s, mut u) = (
-                Tensor::<i8>::poisoned([rows, k]).unwrap(),
-                Tensor::<f32>::poisoned([rows, groups]).unwrap(),
-                Tensor::<i32>::poisoned([rows, groups]).unwrap(),
+                Tensor::<i8>::poisoned([r, k]).unwrap(),
+                Tensor::<f32>::poisoned([r, groups]).unwrap(),
+                Tensor::<i32>::poisoned([r, groups]).unwrap(),
             );
             quantise::launch(&tensor([rows, k], &x), &mut c, &mut s, &mut u)
                 .dims(groups)
+                .cfg(bits)
                 .grid(rows)
                 .run(stream)
                 .unwrap();
             same_bits("codes", c.as_slice(), &want.0);
             same_bits("scales", s.as_slice(), &want.1);
             same_bits("sums", u.as_slice(), &want.2);
-            // What the codes mean: within half a scale, and a rounding, of what went in.
+            // What the codes mean: within half the last scale, and a rounding, of what went in.
             for (i, x) in x.iter().enumerate() {
-                let (code, scale) = (f64::from(c.as_slice()[i]), f64::from(s.as_slice()[i / 32]));
-                assert!((code * scale - f64::from(*x)).abs() <= 0.5001 * scale, "{i}: {x} became {code} · {scale}");
+                let (row, column) = (i / k * bits.rows(), i % k);
+                let of = |row: usize| {
+                    let scale = f64::from(s.as_slice()[row * groups + column / 32]);
+                    (f64::from(c.as_slice()[row * k + column]) * scale, scale)
+                };
+                let (value, scale) = (row..row + bits.rows()).map(of).fold((0.0, 0.0), |a, b| (a.0 + b.0, b.1));
+                let bound = 0.5001 * scale + f64::from(x.abs()) * U;
+                assert!((value - f64::from(*x)).abs() <= bound, "{i}: {x} became {value}, by steps of {scale}");
             }
         }
     }
