@@ -60,9 +60,7 @@ fn f32_activations_follow_the_reference() {
         let expected = read_npy(&format!("smollm2/{}.logits.npy", r.name));
         let off = rms(&session.logits().unwrap(), &expected);
         let name = format!("SmolLM2 135M, activations f32: rms of the logits after {} to the reference", r.name);
-        let figure = Figure::new(name, off, "").at_most(0.02);
-        figure.record();
-        assert!(figure.holds(), "{figure}");
+        must_hold(Figure::new(name, off, "").at_most(0.02));
         for (step, (top, &token)) in r.top.iter().zip(&r.continuation).enumerate() {
             let logits = session.logits().unwrap();
             for &(id, value) in top {
@@ -82,32 +80,59 @@ fn f32_activations_follow_the_reference() {
     }
 }
 
-/// llama.cpp's own root mean square difference between 8-bit and f32 activations: over the five largest logits at the steps
-/// where its greedy run with 8-bit activations followed the f32 run, so many for each prompt.
+/// llama.cpp's own distance from f32: the root mean square over the vocabulary of its logits with 8-bit activations minus the
+/// logits of the same weights as f32.
 ///
-/// This is not the difference over the whole vocabulary after each prompt: by that, on these three prompts, we are farther
-/// from the f32 run than llama.cpp is (deviation 0.125, 0.130, 0.157 beside 0.121, 0.129, 0.122, and on the shortest prompt a
-/// shift of all logits by -0.36), which is open. Means of 365 logits at 73 positions, and perplexity, show no such gap.
-const PEER: (f64, [usize; 3]) = (0.204, [56, 11, 6]);
+/// After each prompt: the Q4_1 file against `{name}.logits.npy`. The same three figures come out whether the prompt is one
+/// batch or goes in token by token; with the continuation in the batch too, the first two are 0.259 and 0.126, for its sums
+/// depend on the batch. A distance at one position is one draw of a wide spread (most of it is a shift of all logits), so
+/// there is a second measure: over all positions of the three prompts with their continuations, a batch each, against
+/// llama.cpp's run of the weights as F32.
+///
+/// xllamacpp 2026.10.11549 (AVX2), through the C functions that its library exports: `llama_decode`,
+/// `llama_get_logits_ith`; 2 threads, f16 cache, otherwise the defaults.
+const PEER_AFTER: [(&str, f64); 3] = [("chat_gravity", 0.1411), ("chat_list", 0.2314), ("base_france", 0.4722)];
+const PEER_OVERALL: f64 = 0.317;
 
-#[test]
-fn quantised_activations_are_as_close_as_the_peer_on_the_largest_logits() {
-    let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
-    let mut squares = vec![];
-    for (r, steps) in references().into_iter().zip(PEER.1) {
-        let mut session = Session::new(&mut decoder, 256).unwrap();
-        session.feed(&r.prompt, |_| {}).unwrap();
-        for (top, &token) in r.top.iter().zip(&r.continuation).take(steps) {
-            let logits = session.logits().unwrap();
-            squares.extend(top.iter().map(|&(id, value)| ((logits[id as usize] - value) as f64).powi(2)));
-            session.feed(&[token], |_| {}).unwrap();
-        }
-    }
-    let rms = (squares.iter().sum::<f64>() / squares.len() as f64).sqrt();
-    let name = format!("SmolLM2 135M: rms of {} largest logits to the f32 reference", squares.len());
-    let figure = Figure::new(name, rms, "").at_most(PEER.0);
+fn must_hold(figure: Figure) {
     figure.record();
     assert!(figure.holds(), "{figure}");
+}
+
+#[test]
+fn quantised_activations_are_as_close_as_the_peer_after_each_prompt() {
+    let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
+    let references = references();
+    assert_eq!(references.len(), PEER_AFTER.len());
+    for (r, (name, peer)) in references.iter().zip(PEER_AFTER) {
+        assert_eq!(r.name, name);
+        let mut session = Session::new(&mut decoder, 256).unwrap();
+        session.feed(&r.prompt, |_| {}).unwrap();
+        let off = rms(&session.logits().unwrap(), &read_npy(&format!("smollm2/{name}.logits.npy")));
+        must_hold(
+            Figure::new(format!("SmolLM2 135M: rms of the logits after {name} to the reference"), off, "")
+                .at_most(peer),
+        );
+    }
+}
+
+/// The f32 run here is our own: it is within 0.006 of llama.cpp's at every prompt's end, and held to 0.02 above.
+#[test]
+fn quantised_activations_are_as_close_as_the_peer_over_all_positions() {
+    let Some(mut exact) = decoder(Activations::F32, 2) else { return };
+    let sequences: Vec<Vec<u32>> = references().into_iter().map(|r| [r.prompt, r.continuation].concat()).collect();
+    let logits = |decoder: &mut Decoder| -> Vec<f32> {
+        sequences.iter().flat_map(|s| logits_in_chunks(decoder, s, s.len())).collect()
+    };
+    let expected = logits(&mut exact);
+    drop(exact);
+    let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
+    let off = rms(&logits(&mut decoder), &expected);
+    let positions = expected.len() / decoder.config().vocab;
+    must_hold(
+        Figure::new(format!("SmolLM2 135M: rms of the logits at {positions} positions to f32"), off, "")
+            .at_most(PEER_OVERALL),
+    );
 }
 
 /// Logits after each of `tokens`, computed in chunks of `chunk`.
