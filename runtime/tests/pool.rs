@@ -5,10 +5,10 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::*},
     time::{Duration, Instant},
 };
-use tegula::pool::{Pace, Pool, PoolError, PoolOptions};
+use tegula::pool::{MOST_THREADS, Pace, Pool, PoolError, PoolOptions};
 
 fn pool(threads: usize, spin: u32) -> Pool {
-    Pool::new(&PoolOptions { threads, spin, pin: false })
+    Pool::new(&PoolOptions { threads, spin, pin: false }).unwrap()
 }
 
 fn exactly_once(pool: &Pool, total: usize) {
@@ -130,7 +130,7 @@ fn launches_that_are_short_now_and_then_long_lose_and_repeat_nothing() {
 fn short_pace(pool: &Pool) -> Pace {
     let pace = Pace::default();
     for _ in 0..300 {
-        pool.run_at(&pace, 64, 0, &|r, _| drop(std::hint::black_box(r))).unwrap();
+        pool.run_at(&pace, 64, 0, &|r, _| assert!(!std::hint::black_box(r).is_empty())).unwrap();
     }
     pace
 }
@@ -285,9 +285,20 @@ fn the_launcher_does_not_wait_for_workers_that_have_no_work() {
 }
 
 #[test]
+fn a_number_of_threads_that_no_pool_has_is_refused() {
+    for threads in [0, MOST_THREADS + 1, 3_000_000, usize::MAX] {
+        let options = PoolOptions { threads, spin: 100, pin: false };
+        let error = Pool::new(&options).err().unwrap();
+        assert_eq!(error, PoolError::Threads(threads));
+        assert_eq!(error.to_string(), format!("a pool of {threads} threads; expected 1 to 1024"));
+    }
+    assert_eq!(pool(1, 100).threads(), 1);
+}
+
+#[test]
 fn pools_can_be_made_and_dropped_at_once() {
     for i in 0..100 {
-        let pool = Pool::new(&PoolOptions { threads: 3, spin: i % 3 * 200, pin: true });
+        let pool = Pool::new(&PoolOptions { threads: 3, spin: i % 3 * 200, pin: true }).unwrap();
         if i % 2 == 0 {
             exactly_once(&pool, 10);
         }

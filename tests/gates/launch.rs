@@ -30,19 +30,23 @@ pub fn gates() -> Outcome<[Gate; 2]> {
     let threads = PoolOptions::default().threads.max(2);
     let options = |spin| PoolOptions { threads, spin, pin: false };
     let device = |spin| Device::cpu_with(CpuOptions { pool: options(spin), ..CpuOptions::default() });
-    let shared = |pool: &Pool| pool.run(PROGRAMS as u64, 0, &|programs, _| drop(black_box(programs)));
+    let shared = |pool: &Pool| {
+        pool.run(PROGRAMS as u64, 0, &|programs, _| {
+            black_box(programs);
+        })
+    };
     let x = Tensor::<f32>::zeros([1024])?;
     let mut y = Tensor::<f32>::zeros([1024])?;
     let mut launch = |device: &Device| nothing::launch(&x, &mut y).dims(16).grid(PROGRAMS).run(device);
 
-    let (spinning, pool) = (device(1_000_000), Pool::new(&options(1_000_000)));
+    let (spinning, pool) = (device(1_000_000), Pool::new(&options(1_000_000))?);
     let ours = many(|| launch(&spinning))?;
     drop(spinning);
     let beside = many(|| shared(&pool))?;
     drop(pool);
     let spinning = gate("spinning", threads, ours, beside, 1.0);
 
-    let (parked, pool) = (device(0), Pool::new(&options(0)));
+    let (parked, pool) = (device(0), Pool::new(&options(0))?);
     let ours = after_a_pause(|| launch(&parked))?;
     let beside = after_a_pause(|| shared(&pool))?;
     Ok([spinning, gate("parked", threads, ours, beside, 12.0)])
