@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 /// ```no_run
 /// # let rms = 0.0132;
 /// use tegula_tests::figure::Figure;
-/// let rms = Figure::new("SmolLM2 135M: rms of the logits", rms, "").at_most(0.02);
-/// rms.record();
-/// assert!(rms.holds(), "{rms}");
+/// Figure::new("SmolLM2 135M: rms of the logits", rms, "").at_most(0.02).must_hold();
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
@@ -58,8 +56,14 @@ impl Figure {
         self.pass != Some(false)
     }
 
-    /// Adds it, whether it holds or not, as a line of JSON to the file that `TEGULA_FIGURES` names, if it names one. To be
-    /// called before anything asserts the bound.
+    /// Records it, and then panics if its bound does not hold.
+    #[track_caller]
+    pub fn must_hold(&self) {
+        self.record();
+        assert!(self.holds(), "{self}");
+    }
+
+    /// Adds it, whether it holds or not, as a line of JSON to the file that `TEGULA_FIGURES` names, if it names one.
     pub fn record(&self) {
         let Some(path) = std::env::var_os("TEGULA_FIGURES") else { return };
         let file = OpenOptions::new().append(true).create(true).open(path);

@@ -32,11 +32,6 @@ fn windows(activations: Activations) -> Option<Vec<f64>> {
     Some(perplexity(&mut decoder, &tokens, None, 12, 512, |_| {}).unwrap())
 }
 
-fn must_hold(figure: Figure) {
-    figure.record();
-    assert!(figure.holds(), "{figure}");
-}
-
 #[test]
 #[ignore = "long"]
 fn f32_activations_are_within_two_thousandths_of_the_reference() {
@@ -44,9 +39,7 @@ fn f32_activations_are_within_two_thousandths_of_the_reference() {
     let (found, reference) = (mean(&found).exp(), mean(&F32).exp());
     Figure::new("SmolLM2 135M, activations f32: perplexity", found, "").record();
     let off = (found / reference - 1.0).abs() * 100.0;
-    must_hold(
-        Figure::new("SmolLM2 135M, activations f32: perplexity off llama.cpp's in f32 by", off, "%").at_most(0.2),
-    );
+    Figure::new("SmolLM2 135M, activations f32: perplexity off llama.cpp's by", off, "%").at_most(0.2).must_hold();
 }
 
 #[test]
@@ -55,5 +48,5 @@ fn quantised_activations_are_as_good_as_the_peer_s() {
     let Some(found) = windows(Activations::Q8) else { return };
     Figure::new("SmolLM2 135M: perplexity", mean(&found).exp(), "").record();
     let off = (mean(&found) - mean(&PEER)).abs();
-    must_hold(Figure::new("SmolLM2 135M: mean NLL of 12 windows off llama.cpp's by", off, "nats").at_most(0.005));
+    Figure::new("SmolLM2 135M: mean NLL of 12 windows off llama.cpp's by", off, "nats").at_most(0.005).must_hold();
 }

@@ -60,7 +60,7 @@ fn f32_activations_follow_the_reference() {
         let expected = read_npy(&format!("smollm2/{}.logits.npy", r.name));
         let off = rms(&session.logits().unwrap(), &expected);
         let name = format!("SmolLM2 135M, activations f32: rms of the logits after {} to the reference", r.name);
-        must_hold(Figure::new(name, off, "").at_most(0.02));
+        Figure::new(name, off, "").at_most(0.02).must_hold();
         for (step, (top, &token)) in r.top.iter().zip(&r.continuation).enumerate() {
             let logits = session.logits().unwrap();
             for &(id, value) in top {
@@ -94,11 +94,6 @@ fn f32_activations_follow_the_reference() {
 const PEER_AFTER: [(&str, f64); 3] = [("chat_gravity", 0.1411), ("chat_list", 0.2314), ("base_france", 0.4722)];
 const PEER_OVERALL: f64 = 0.317;
 
-fn must_hold(figure: Figure) {
-    figure.record();
-    assert!(figure.holds(), "{figure}");
-}
-
 #[test]
 fn quantised_activations_are_as_close_as_the_peer_after_each_prompt() {
     let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
@@ -109,10 +104,8 @@ fn quantised_activations_are_as_close_as_the_peer_after_each_prompt() {
         let mut session = Session::new(&mut decoder, 256).unwrap();
         session.feed(&r.prompt, |_| {}).unwrap();
         let off = rms(&session.logits().unwrap(), &read_npy(&format!("smollm2/{name}.logits.npy")));
-        must_hold(
-            Figure::new(format!("SmolLM2 135M: rms of the logits after {name} to the reference"), off, "")
-                .at_most(peer),
-        );
+        let name = format!("SmolLM2 135M: rms of the logits after {name} to the reference");
+        Figure::new(name, off, "").at_most(peer).must_hold();
     }
 }
 
@@ -129,10 +122,8 @@ fn quantised_activations_are_as_close_as_the_peer_over_all_positions() {
     let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
     let off = rms(&logits(&mut decoder), &expected);
     let positions = expected.len() / decoder.config().vocab;
-    must_hold(
-        Figure::new(format!("SmolLM2 135M: rms of the logits at {positions} positions to f32"), off, "")
-            .at_most(PEER_OVERALL),
-    );
+    let name = format!("SmolLM2 135M: rms of the logits at {positions} positions to f32");
+    Figure::new(name, off, "").at_most(PEER_OVERALL).must_hold();
 }
 
 /// Logits after each of `tokens`, computed in chunks of `chunk`.
