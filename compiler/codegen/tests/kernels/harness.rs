@@ -162,6 +162,11 @@ pub fn native(text: &str, args: &mut [Arg], grid: [i32; 3], target: &str, checke
 
 /// Loads a shared object and runs the whole grid.
 pub fn call(code: &[u8], meta: &Meta, words: &[u64], grid: [i32; 3], checked: bool) -> Reports {
+    call_first(grid.iter().map(|g| *g as u64).product(), code, meta, words, grid, checked)
+}
+
+/// Loads a shared object and runs the first programs of a grid.
+pub fn call_first(programs: u64, code: &[u8], meta: &Meta, words: &[u64], grid: [i32; 3], checked: bool) -> Reports {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("k.so");
     std::fs::write(&file, code).unwrap();
@@ -180,9 +185,8 @@ pub fn call(code: &[u8], meta: &Meta, words: &[u64], grid: [i32; 3], checked: bo
     #[derive(Clone)]
     struct Line([u8; 64]);
     let mut scratch = vec![Line([0xcd; 64]); meta.scratch_bytes as usize / 64 + 2];
-    let end = grid.iter().map(|g| *g as u64).product();
     // SAFETY: arguments by the ABI, scratch of the size asked for.
-    unsafe { entry(words.as_ptr(), &ctx, 0, end, scratch.as_mut_ptr().cast()) };
+    unsafe { entry(words.as_ptr(), &ctx, 0, programs, scratch.as_mut_ptr().cast()) };
     let guard = &scratch[meta.scratch_bytes.div_ceil(64) as usize].0;
     assert!(guard.iter().all(|b| *b == 0xcd), "wrote past the scratch memory");
     reports.into_inner().unwrap()

@@ -12,3 +12,4 @@ mod ops;
 mod packed;
 mod report;
 mod shape;
+mod stream;

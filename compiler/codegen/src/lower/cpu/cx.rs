@@ -95,6 +95,10 @@ pub struct Cx<'a, 'c> {
     pub(super) read_before: HashSet<Value>,
     /// Distance in bytes from an access of the nest at hand to where the next program's may be: see [`Cx::look_ahead`].
     pub(super) ahead: HashMap<Value, V<'c>>,
+    /// The nest at hand stores around the caches.
+    pub(super) streaming: bool,
+    /// Bytes of the largest tile that may be stored so.
+    pub(super) streamed: i64,
     /// Loops of the kernel around the op at hand.
     pub depth: usize,
     pub(super) memo: Vec<(u32, HashMap<(Value, Key), V<'c>>)>,
@@ -137,6 +141,8 @@ impl<'a, 'c> Cx<'a, 'c> {
             inside: HashSet::new(),
             read_before: HashSet::new(),
             ahead: HashMap::new(),
+            streaming: false,
+            streamed: 0,
             depth: 0,
             memo: vec![],
             buffers: HashMap::new(),

@@ -10,7 +10,7 @@
 //! | `nest`, `buffer` | loop nests; tiles in scratch memory |
 //! | `at` | a place in a tile, with lanes |
 //! | `machine`, `convert`, `elementwise`, `math` | element types in registers, and their arithmetic |
-//! | `view`, `gather` | memory: bounds, edges, indices, atomics |
+//! | `view`, `gather`, `stream` | memory: bounds, edges, indices, atomics, stores around the caches |
 //! | `reduce`, `scan`, `sort`, `dot`, [`packed`] | ops along axes and products |
 //! | `control`, `report` | loops and branches; assertions and prints |
 //! | `arena` | scratch memory |
@@ -46,6 +46,7 @@ pub(crate) mod reduce;
 mod report;
 mod scan;
 mod sort;
+mod stream;
 mod view;
 
 use crate::emit::CpuTarget;
@@ -191,6 +192,7 @@ fn entry<'c>(cx: &mut Cx<'_, 'c>, args: &[V<'c>]) -> Result<(), Error> {
         result = cx.region(&cx.k.body, &[]).map(|_| ());
         vec![]
     });
+    cx.fence_streams();
     result
 }
 

@@ -111,7 +111,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         result
     }
 
-    /// Runs `f` in two versions, one for when everything that it touches in views lies inside them.
+    /// Runs `f` in two versions, one for when everything that it touches in views lies inside them; of a large store in a
+    /// third, see [`super::stream`].
     pub fn versioned(
         &mut self,
         reads: &[Value],
@@ -140,13 +141,15 @@ impl<'a, 'c> Cx<'a, 'c> {
         let keys: Vec<Value> = all.iter().map(|op| Self::access_key(op)).collect();
         let floor = self.floor;
         self.look_ahead(&all);
+        let stream = store.filter(|op| self.may_stream(op));
         let mut failed = None;
-        // Both branches run the same code generator; the first error is kept.
+        // All branches run the same code generator; the first error is kept.
         let cell = std::cell::RefCell::new((&mut *self, f, &mut failed));
-        let branch = |fast: bool| {
+        let branch = |fast: bool, streaming: bool| {
             let mut guard = cell.borrow_mut();
             let (cx, f, failed) = &mut *guard;
             cx.floor = b.top();
+            cx.streaming = streaming;
             if fast {
                 cx.inside.extend(&keys);
             }
@@ -156,13 +159,21 @@ impl<'a, 'c> Cx<'a, 'c> {
                     cx.inside.remove(k);
                 });
             }
+            cx.streaming = false;
             cx.floor = floor;
             r.unwrap_or_else(|e| {
                 failed.get_or_insert(e);
                 vec![]
             })
         };
-        let values = b.if_(condition, results, || branch(true), || branch(false));
+        let inside = || match stream {
+            Some(op) => {
+                let much = cell.borrow_mut().0.streams(op);
+                b.if_(much, results, || branch(true, true), || branch(true, false))
+            }
+            None => branch(true, false),
+        };
+        let values = b.if_(condition, results, inside, || branch(false, false));
         self.ahead.clear();
         failed.map_or(Ok(values), Err)
     }

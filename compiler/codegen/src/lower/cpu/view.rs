@@ -10,6 +10,7 @@ use super::{
     build::{Build, Cmp, V},
     cx::{Cx, Home, ViewVal},
     machine::{self, carrier, from_memory, memory_type, to_memory},
+    stream,
 };
 use tegula_ir::{Key, Op};
 
@@ -29,7 +30,7 @@ impl<'a, 'c> Cx<'a, 'c> {
     }
 
     /// Position operands of a load or store.
-    fn position_of(&mut self, op: &Op, rank: usize) -> Vec<V<'c>> {
+    pub fn position_of(&mut self, op: &Op, rank: usize) -> Vec<V<'c>> {
         (0..rank).map(|d| self.scalar(op.operands[1 + d])).collect()
     }
 
@@ -155,6 +156,10 @@ impl<'a, 'c> Cx<'a, 'c> {
         let last = view.extents.len().wrapping_sub(1);
         let contiguous = at.lane.is_none_or(|(axis, _)| axis == last);
         if self.is_unchecked(op) && contiguous {
+            let bytes = at.lanes() * e.bytes();
+            if self.streaming && bytes.is_power_of_two() {
+                return stream::store(b, to_memory(b, x, e), p, bytes);
+            }
             if let (Some(distance), true) = (self.ahead(op), at.lane.is_some()) {
                 b.prefetch_to_write(b.offset(p, distance), 2);
             }
