@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    let pool = Pool::new(&PoolOptions { threads: 2, spin: 20_000, pin: false });
+    let pool = Pool::new(&PoolOptions { threads: 2, spin: 20_000, pin: false })?;
     let (median, late) = time(5000, Duration::ZERO, || {
         for _ in 0..100 {
             let _ = pool.run(64, 0, &|programs, _| {

@@ -82,6 +82,14 @@ impl Buffer {
     /// must not be changed meanwhile (written in place or cut): what is read then is unspecified, or the process gets
     /// SIGBUS.
     pub fn map_file(path: &Path) -> io::Result<Buffer> {
+        // Before it is opened: a pipe would wait for its writer.
+        let meta = std::fs::metadata(path)?;
+        if meta.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !meta.is_file() {
+            return Err(io::Error::other("no ordinary file, and others cannot be mapped"));
+        }
         let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
             return Ok(Buffer::zeroed(0));
@@ -230,7 +238,10 @@ mod tests {
         b.drop_pages(100, 15_000);
         b.drop_pages(0, usize::MAX);
         assert_eq!(view, content);
-        assert!(Buffer::map_file(Path::new("/no/such/file")).is_err());
+        let error = |path: &str| Buffer::map_file(Path::new(path)).err().map(|e| e.to_string());
+        assert!(error("/no/such/file").is_some());
+        assert_eq!(error("/").as_deref(), Some("is a directory"));
+        assert_eq!(error("/dev/null").as_deref(), Some("no ordinary file, and others cannot be mapped"));
         assert_eq!(Buffer::map_file(tempfile::NamedTempFile::new().unwrap().path()).unwrap().bytes(), 0);
     }
 }

@@ -6,6 +6,7 @@
 //! is wrong with an entry, it counts as missing and is replaced. A folder that cannot be written costs a warning.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -53,8 +54,20 @@ impl DiskCache {
                 .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache")))
                 .map(|cache| cache.join("tegula").join("kernels")),
         };
-        let megabytes = var("TEGULA_CACHE_MB").and_then(|v| v.to_str()?.parse::<u64>().ok());
-        let limit = megabytes.map_or(DEFAULT_LIMIT, |mb| mb.saturating_mul(1 << 20));
+        if dir.is_none() {
+            tracing::warn!("there is no folder for compiled kernels: set TEGULA_CACHE to one, or to `off`");
+        }
+        let limit = var("TEGULA_CACHE_MB").map_or(DEFAULT_LIMIT, |v| {
+            limit_of(&v).unwrap_or_else(|| {
+                tracing::warn!(
+                    "TEGULA_CACHE_MB: expected a number of megabytes above 0, found `{}`; using {} (TEGULA_CACHE=off \
+                     keeps nothing)",
+                    v.display(),
+                    DEFAULT_LIMIT >> 20
+                );
+                DEFAULT_LIMIT
+            })
+        });
         DiskCache { dir, limit, warned: AtomicBool::new(false) }
     }
 
@@ -174,6 +187,12 @@ impl DiskCache {
             }
         }
     }
+}
+
+/// The bytes that a value of `TEGULA_CACHE_MB` allows.
+fn limit_of(megabytes: &OsStr) -> Option<u64> {
+    let n: u64 = megabytes.to_str()?.parse().ok()?;
+    (n > 0).then(|| n.saturating_mul(1 << 20))
 }
 
 const TEMPORARY: &str = ".writing-";

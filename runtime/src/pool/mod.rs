@@ -38,6 +38,7 @@ use cut::Cut;
 use std::{
     any::Any,
     cell::Cell,
+    ffi::OsStr,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr::null_mut,
@@ -49,10 +50,13 @@ use std::{
     time::Instant,
 };
 
+/// Most threads of a pool.
+pub const MOST_THREADS: usize = 1024;
+
 /// How a [`Pool`] is made.
 #[derive(Clone, Debug)]
 pub struct PoolOptions {
-    /// Threads that work on a launch, the launching one included; at least 1.
+    /// Threads that work on a launch, the launching one included: 1 to [`MOST_THREADS`].
     pub threads: usize,
     /// Rounds that a worker spins before it parks (some ten nanoseconds each).
     pub spin: u32,
@@ -61,12 +65,37 @@ pub struct PoolOptions {
 }
 
 impl Default for PoolOptions {
-    /// All CPUs that this process may use, or as many as `TEGULA_THREADS` says.
+    /// As [`PoolOptions::from_env`]; if `TEGULA_THREADS` is wrong, as without it, after a warning.
     fn default() -> PoolOptions {
-        let asked = std::env::var("TEGULA_THREADS").ok().and_then(|v| v.parse().ok()).filter(|n| *n > 0);
-        let threads = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get()));
+        PoolOptions::from_env().unwrap_or_else(|e| {
+            tracing::warn!("{e}; using one thread for each CPU");
+            PoolOptions::all_cpus()
+        })
+    }
+}
+
+impl PoolOptions {
+    /// All CPUs that this process may use, or as many threads as `TEGULA_THREADS` says.
+    ///
+    /// # Errors
+    /// If `TEGULA_THREADS` is no number from 1 to [`MOST_THREADS`].
+    pub fn from_env() -> Result<PoolOptions, PoolError> {
+        match std::env::var_os("TEGULA_THREADS").filter(|v| !v.is_empty()) {
+            Some(asked) => Ok(PoolOptions { threads: threads_of(&asked)?, ..PoolOptions::all_cpus() }),
+            None => Ok(PoolOptions::all_cpus()),
+        }
+    }
+
+    fn all_cpus() -> PoolOptions {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
         PoolOptions { threads, spin: 4000, pin: false }
     }
+}
+
+/// What the value of `TEGULA_THREADS` says.
+fn threads_of(asked: &OsStr) -> Result<usize, PoolError> {
+    let number = asked.to_str().and_then(|v| v.parse().ok()).filter(|n| (1..=MOST_THREADS).contains(n));
+    number.ok_or_else(|| PoolError::Variable(asked.display().to_string()))
 }
 
 /// Why work was not, or not fully, done.
@@ -75,6 +104,12 @@ pub enum PoolError {
     /// Called from inside work of a pool.
     #[error("a launch from inside a launch's own work: the pool cannot be used from within itself")]
     Nested,
+    /// A number of threads that no pool has.
+    #[error("a pool of {0} threads; expected 1 to {MOST_THREADS}")]
+    Threads(usize),
+    /// A value of `TEGULA_THREADS` that is no number of threads.
+    #[error("TEGULA_THREADS: expected a number from 1 to {MOST_THREADS}, found `{0}`")]
+    Variable(String),
     /// No memory for the threads' scratch.
     #[error("scratch memory of the threads: {0}")]
     Memory(#[from] OutOfMemory),
@@ -147,8 +182,14 @@ thread_local! {
 }
 
 impl Pool {
-    /// Starts the workers. Fewer than asked are no error: launches then use those there are.
-    pub fn new(options: &PoolOptions) -> Pool {
+    /// Starts the workers. Fewer than asked are no error if the system has no more: launches then use those there are.
+    ///
+    /// # Errors
+    /// If `threads` is not from 1 to [`MOST_THREADS`].
+    pub fn new(options: &PoolOptions) -> Result<Pool, PoolError> {
+        if !(1..=MOST_THREADS).contains(&options.threads) {
+            return Err(PoolError::Threads(options.threads));
+        }
         let shared = Arc::new(Shared {
             post: Padded(Post { claims: AtomicU64::new(0), job: AtomicPtr::new(null_mut()) }),
             done: Padded(AtomicU32::new(0)),
@@ -156,7 +197,7 @@ impl Pool {
             spin: options.spin,
         });
         let mut workers = vec![];
-        for index in 1..options.threads.max(1) {
+        for index in 1..options.threads {
             let (shared, pin) = (shared.clone(), options.pin);
             let thread = std::thread::Builder::new().name(format!("tegula-{index}"));
             match thread.spawn(move || {
@@ -174,7 +215,7 @@ impl Pool {
             }
         }
         let launch = Launcher { generation: 0, done: 0, scratch: vec![], pointers: vec![] };
-        Pool { shared, workers, launch: Mutex::new(launch) }
+        Ok(Pool { shared, workers, launch: Mutex::new(launch) })
     }
 
     /// Threads that work on a launch, the launching one included.
@@ -408,4 +449,18 @@ fn pin_to(index: usize) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = index;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_holds_a_number_of_threads_or_is_named() {
+        assert_eq!((threads_of("1".as_ref()), threads_of("1024".as_ref())), (Ok(1), Ok(1024)));
+        for wrong in ["0", "1025", "3000000", "-1", "junk", "2 ", "99999999999999999999999"] {
+            let error = threads_of(wrong.as_ref()).unwrap_err().to_string();
+            assert_eq!(error, format!("TEGULA_THREADS: expected a number from 1 to 1024, found `{wrong}`"));
+        }
+    }
 }

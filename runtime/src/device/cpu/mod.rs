@@ -11,7 +11,7 @@ use super::{DeviceError, Printer, Program, Target, report::Reports};
 use crate::{
     cache::{DiskCache, artifact_key},
     compile::{Compiler, OnProgress, Program as CompilerProgram},
-    pool::{Pace, Pool, PoolOptions},
+    pool::{Pace, Pool, PoolError, PoolOptions},
 };
 use module::Module;
 use std::{
@@ -74,7 +74,8 @@ pub struct Cpu {
 
 /// What programs need to run.
 struct Shared {
-    pool: Pool,
+    /// Or why there is none, which launches tell.
+    pool: Result<Pool, PoolError>,
     on_print: Option<Printer>,
 }
 
@@ -183,7 +184,8 @@ impl Program for Compiled {
             Ctx { grid: grid.map(|n| n as i32), flags: self.flags, report: Reports::receive, user: reports.as_user() };
         let call = Call { words: words.as_ptr(), ctx: &ctx };
         let scratch = self.module.meta.scratch_bytes as usize;
-        self.shared.pool.run_at(&self.pace, total, scratch, &|programs, scratch| {
+        let pool = self.shared.pool.as_ref().map_err(Clone::clone)?;
+        pool.run_at(&self.pace, total, scratch, &|programs, scratch| {
             // SAFETY: words and context as the ABI says, alive until `run` returns; programs inside the grid; scratch of
             // the size the module asks for. That the arguments fit is this function's contract.
             unsafe { (self.module.entry)(call.words(), call.ctx(), programs.start, programs.end, scratch) }
