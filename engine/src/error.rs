@@ -1,9 +1,10 @@
 //! The engine's one error type: everything a caller of the library or a user of the command may have to be told.
 
+use std::fmt;
 use std::io;
 
 /// What went wrong. The text says what, where, and what would be right.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum Error {
     /// A model file that cannot be used.
     #[error(transparent)]
@@ -29,6 +30,15 @@ pub enum Error {
     /// A kernel could not be compiled.
     #[error(transparent)]
     Compile(#[from] tegula::compile::CompileError),
+    /// A model gave no logits that a token could be chosen by.
+    #[error(
+        "no token can be chosen at position {position}: the model's logits are all NaN or −∞. Its file is damaged, or its \
+         numbers are not those of its architecture"
+    )]
+    NoLogits {
+        /// Of the token in its sequence.
+        position: usize,
+    },
     /// Arguments that are well-formed and still make no sense.
     #[error("{0}")]
     Usage(String),
@@ -39,6 +49,13 @@ pub enum Error {
         doing: &'static str,
         source: io::Error,
     },
+}
+
+/// As [`fmt::Display`]: a `main` that returns a `Result` shows it so.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

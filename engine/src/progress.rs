@@ -1,22 +1,19 @@
 //! Progress of work a user waits for, on standard error: a bar on a terminal; elsewhere one line where it begins.
 
+use std::fmt;
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 /// A bar that counts up to `total` bytes.
 pub fn bytes(total: u64, message: impl Into<String>) -> ProgressBar {
-    bar(
-        total,
-        message.into(),
-        "{msg} [{wide_bar}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} ({eta})",
-    )
+    bar(total, message.into(), "{msg} [{wide_bar}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}{left}")
 }
 
 /// A bar that counts up to `total` steps.
 pub fn steps(total: u64, message: impl Into<String>) -> ProgressBar {
-    bar(total, message.into(), "{msg} [{wide_bar}] {pos}/{len} ({eta})")
+    bar(total, message.into(), "{msg} [{wide_bar}] {pos}/{len}{left}")
 }
 
 /// A sign of life for work of unknown length; only on a terminal.
@@ -37,7 +34,15 @@ fn bar(total: u64, message: String, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(total).with_message(message);
     // The templates are the two above; were one malformed, the default style would do.
     match ProgressStyle::with_template(template) {
-        Ok(style) => bar.with_style(style.progress_chars("=> ")),
+        Ok(style) => bar.with_style(style.progress_chars("=> ").with_key("left", left)),
         Err(_) => bar,
+    }
+}
+
+/// The time left, once enough is done to tell: the first steps wait for kernels to be compiled.
+fn left(state: &ProgressState, to: &mut dyn fmt::Write) {
+    if state.fraction() >= 0.2 {
+        // A bar that cannot be written is not drawn.
+        let _ = write!(to, " ({:#} left)", HumanDuration(state.eta()));
     }
 }

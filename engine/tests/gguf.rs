@@ -112,19 +112,51 @@ fn what_is_written_reads_back() {
     let Value::Array(Array { element, len, .. }) = &file.metadata()[5].1 else { panic!() };
     assert_eq!((*element, *len), (ValueType::Bool, 2));
     let a = file.tensor("a", &[32, 2]).unwrap();
-    assert_eq!(file.data(a), [3; 68]);
+    assert_eq!(*file.data(a).unwrap(), [3; 68]);
     assert_eq!(a.range().start % 32, 0);
     let c = file.find("c").unwrap();
     assert_eq!((c.elements, c.bytes(), c.ty), (12, 24, GgmlType::F16));
 }
 
 #[test]
-fn a_mapped_tensor_reads_the_same_after_release() {
-    let file = fixture();
-    let tensor = file.find("q6_k").unwrap();
-    let before = file.data(tensor).to_vec();
-    file.release(tensor);
-    assert_eq!(file.data(tensor), before);
+fn a_file_reads_as_its_content_in_memory_does() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/dequant.gguf");
+    let (file, memory) = (fixture(), Gguf::from_bytes(path, std::fs::read(path).unwrap()).unwrap());
+    assert_eq!(file.metadata(), memory.metadata());
+    assert_eq!(file.file_bytes(), memory.file_bytes());
+    let mut all = vec![];
+    for (tensor, same) in file.tensors().iter().zip(memory.tensors()) {
+        assert_eq!(tensor, same);
+        assert_eq!(file.data(tensor).unwrap(), memory.data(same).unwrap());
+        file.append_data(tensor, &mut all).unwrap();
+    }
+    let total: u64 = file.tensors().iter().map(|t| t.bytes()).sum();
+    assert!(all.len() as u64 == total && all.ends_with(&memory.data(memory.tensors().last().unwrap()).unwrap()));
+}
+
+#[test]
+fn a_file_cut_short_after_it_was_opened_is_an_error() {
+    let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
+    std::fs::write(&path, small().finish()).unwrap();
+    let file = Gguf::open(&path).unwrap();
+    let (a, c) = (file.find("a").unwrap(), file.find("c").unwrap());
+    let cut = std::fs::File::options().write(true).open(&path).unwrap();
+    cut.set_len(c.range().end as u64 - 1).unwrap();
+    assert_eq!(file.dequantize(a).unwrap().len(), 64);
+    let error = file.dequantize(c).unwrap_err();
+    assert!(matches!((&error.place, &error.problem), (Place::Tensor(name), Problem::Cut) if name == "c"), "{error}");
+    assert!(error.to_string().starts_with(&format!("{}: tensor `c`: the file has been cut", path.display())));
+    // Metadata stays, arrays too.
+    cut.set_len(0).unwrap();
+    assert_eq!(file.require::<Vec<&str>>("names").unwrap(), ["a", "bc", ""]);
+    assert!(file.data(a).is_err());
+}
+
+#[test]
+fn what_is_no_ordinary_file_is_refused() {
+    let error = |path: &str| Gguf::open(path).unwrap_err().to_string();
+    assert!(error("/dev/null").ends_with("cannot be read: it is no ordinary file"), "{}", error("/dev/null"));
+    assert!(error("/").contains("directory"), "{}", error("/"));
 }
 
 #[test]
@@ -278,7 +310,7 @@ proptest! {
         }
         if let Ok(file) = open(bytes) {
             for tensor in file.tensors() {
-                prop_assert_eq!(file.data(tensor).len() as u64, tensor.bytes());
+                prop_assert_eq!(file.data(tensor).unwrap().len() as u64, tensor.bytes());
                 if tensor.ty.is_supported() {
                     prop_assert_eq!(file.dequantize(tensor).unwrap().len() as u64, tensor.elements);
                 }

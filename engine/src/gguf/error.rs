@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::types::GgmlType;
 
 /// A GGUF file that cannot be used, and why.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{}: {place}{problem}", file.display())]
 pub struct GgufError {
     /// The file, as it was named when it was opened.
@@ -17,6 +17,13 @@ pub struct GgufError {
     pub place: Place,
     /// What is wrong.
     pub problem: Problem,
+}
+
+/// As [`fmt::Display`]: a `main` that returns a `Result` shows it so.
+impl fmt::Debug for GgufError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The part of a GGUF file an error is about.
@@ -69,6 +76,10 @@ pub enum Problem {
          It is probably an incomplete download; fetch it again"
     )]
     Truncated { at: u64, needs: u64, has: u64 },
+    #[error("the file has been cut short since it was opened; perhaps it is being downloaded again")]
+    Cut,
+    #[error("nothing reads it{}: its model is of another kind than `general.architecture` says, or has more layers", nor(*.others))]
+    Unread { others: usize },
     #[error("not a GGUF file: it starts with \"{}\" where a GGUF file starts with \"GGUF\"", found.escape_ascii())]
     Magic { found: [u8; 4] },
     #[error("GGUF version {found}; versions 2 and 3 can be read")]
@@ -115,4 +126,8 @@ pub enum Problem {
     Shape { expected: Vec<u64>, found: Vec<u64> },
     #[error("has type {ty}, which is known but not supported; supported are {}", GgmlType::supported_names())]
     Unsupported { ty: GgmlType },
+}
+
+fn nor(others: usize) -> String {
+    if others == 0 { String::new() } else { format!(", nor {others} more") }
 }

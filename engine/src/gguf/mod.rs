@@ -1,8 +1,8 @@
-//! GGUF, the file format of quantised models: reading by memory map, writing, and reference dequantisation.
+//! GGUF, the file format of quantised models: reading, writing, and reference dequantisation.
 //!
 //! [`Gguf::open`] checks the whole front of the file (header, metadata, tensor table, where each tensor lies) before
-//! anything is used, so a damaged file is one clear [`GgufError`] and never a crash later. Tensor data stays in the
-//! memory map until it is asked for.
+//! anything is used, so a damaged file is one clear [`GgufError`] and never a crash later. Tensor data is read when it
+//! is asked for.
 //!
 //! ```
 //! use tegula_engine::gguf::{Gguf, GgmlType, Writer};
@@ -27,12 +27,15 @@ mod types;
 mod value;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::Mmap;
 
 pub use error::{GgufError, Place, Problem};
 pub use types::GgmlType;
@@ -44,6 +47,7 @@ pub use write::Writer;
 pub struct Gguf {
     path: PathBuf,
     bytes: Bytes,
+    file_bytes: u64,
     version: u32,
     alignment: u64,
     metadata: Vec<(String, Value)>,
@@ -78,58 +82,61 @@ impl TensorInfo {
     }
 }
 
+/// Where the content is.
 #[derive(Debug)]
 enum Bytes {
-    Map(Mmap),
-    Owned(Vec<u8>),
+    /// The front in memory, tensors in the file.
+    File { front: Vec<u8>, file: File },
+    /// All in memory.
+    Memory(Vec<u8>),
 }
 
 impl Bytes {
-    fn get(&self) -> &[u8] {
+    /// At least everything before the tensors.
+    fn front(&self) -> &[u8] {
         match self {
-            Bytes::Map(map) => map,
-            Bytes::Owned(vec) => vec,
+            Bytes::File { front, .. } => front,
+            Bytes::Memory(all) => all,
         }
     }
 }
 
 impl Gguf {
-    /// Opens and checks a file. It is memory-mapped: it must not be changed or truncated while the value lives.
+    /// Opens and checks a file. Its front is read through a memory map: should another program cut the file short in
+    /// those milliseconds, the process gets SIGBUS. Later that is an error of whatever reads a tensor.
     pub fn open(path: impl AsRef<Path>) -> Result<Gguf, GgufError> {
-        let path = path.as_ref();
-        let map = File::open(path).and_then(|file| {
-            if file.metadata()?.is_dir() {
-                return Err(std::io::ErrorKind::IsADirectory.into());
-            }
-            // SAFETY: the map is read-only; the caller keeps the file unchanged, as documented.
-            unsafe { Mmap::map(&file) }
-        });
-        match map {
-            Ok(map) => Self::check(path.to_owned(), Bytes::Map(map)),
-            Err(error) => Err(GgufError { file: path.to_owned(), place: Place::File, problem: Problem::Io(error) }),
-        }
+        let path = path.as_ref().to_owned();
+        let failed = |(place, problem)| GgufError { file: path.clone(), place, problem };
+        let (file, map) = map(&path).map_err(|error| failed((Place::File, Problem::Io(error))))?;
+        let front = parse::parse(&map).map_err(failed)?;
+        let bytes = Bytes::File { front: map[..front.bytes].to_vec(), file };
+        Ok(Gguf::new(path, front, bytes, map.len()))
     }
 
     /// Checks a file that is already in memory; `name` stands for it in errors.
     pub fn from_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Gguf, GgufError> {
-        Self::check(name.into(), Bytes::Owned(bytes))
+        let path = name.into();
+        match parse::parse(&bytes) {
+            Ok(front) => {
+                let file_bytes = bytes.len();
+                Ok(Gguf::new(path, front, Bytes::Memory(bytes), file_bytes))
+            }
+            Err((place, problem)) => Err(GgufError { file: path, place, problem }),
+        }
     }
 
-    fn check(path: PathBuf, bytes: Bytes) -> Result<Gguf, GgufError> {
-        let front = match parse::parse(bytes.get()) {
-            Ok(front) => front,
-            Err((place, problem)) => return Err(GgufError { file: path, place, problem }),
-        };
-        Ok(Gguf {
+    fn new(path: PathBuf, front: parse::Front, bytes: Bytes, file_bytes: usize) -> Gguf {
+        Gguf {
             path,
+            bytes,
+            file_bytes: file_bytes as u64,
             version: front.version,
             alignment: front.alignment,
             key_index: parse::index(front.metadata.iter().map(|(key, _)| key.as_str())),
             tensor_index: parse::index(front.tensors.iter().map(|tensor| tensor.name.as_str())),
             metadata: front.metadata,
             tensors: front.tensors,
-            bytes,
-        })
+        }
     }
 
     /// The file, as it was named when it was opened.
@@ -149,7 +156,7 @@ impl Gguf {
 
     /// The size of the whole file in bytes.
     pub fn file_bytes(&self) -> u64 {
-        self.bytes.get().len() as u64
+        self.file_bytes
     }
 
     /// All metadata in file order.
@@ -166,7 +173,7 @@ impl Gguf {
     pub fn get<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>, GgufError> {
         let Some(&i) = self.key_index.get(key) else { return Ok(None) };
         let value = &self.metadata[i].1;
-        match T::from_value(value, self.bytes.get()) {
+        match T::from_value(value, self.bytes.front()) {
             Some(v) => Ok(Some(v)),
             None => Err(self.key_error(key, Problem::KeyType { expected: T::EXPECTED, found: value.describe() })),
         }
@@ -209,27 +216,55 @@ impl Gguf {
 
     /// The bytes of one of this file's tensors, as they lie in the file.
     ///
+    /// # Errors
+    /// If the file cannot be read, or has been cut short since it was opened.
+    ///
     /// # Panics
-    /// If `tensor` comes from another, longer file.
-    pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
-        &self.bytes.get()[tensor.range()]
+    /// If `tensor` comes from another, longer file in memory.
+    pub fn data(&self, tensor: &TensorInfo) -> Result<Cow<'_, [u8]>, GgufError> {
+        if let Bytes::Memory(all) = &self.bytes {
+            return Ok(Cow::Borrowed(&all[tensor.range()]));
+        }
+        let mut data = vec![];
+        self.append_data(tensor, &mut data)?;
+        Ok(Cow::Owned(data))
+    }
+
+    /// As [`Gguf::data`], appended to `to`.
+    pub fn append_data(&self, tensor: &TensorInfo, to: &mut Vec<u8>) -> Result<(), GgufError> {
+        let (start, range) = (to.len(), tensor.range());
+        match &self.bytes {
+            Bytes::Memory(all) => to.extend_from_slice(&all[range]),
+            Bytes::File { file, .. } => {
+                to.resize(start + range.len(), 0);
+                file.read_exact_at(&mut to[start..], range.start as u64).map_err(|error| {
+                    let cut = error.kind() == io::ErrorKind::UnexpectedEof;
+                    self.tensor_error(&tensor.name, if cut { Problem::Cut } else { Problem::Io(error) })
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// One of this file's tensors as f32, by the plain reference code of [`dequant`].
     pub fn dequantize(&self, tensor: &TensorInfo) -> Result<Vec<f32>, GgufError> {
-        dequant::dequantize(tensor.ty, self.data(tensor))
+        dequant::dequantize(tensor.ty, &self.data(tensor)?)
             .ok_or_else(|| self.tensor_error(&tensor.name, Problem::Unsupported { ty: tensor.ty }))
     }
+}
 
-    /// Tells the system that this tensor's pages of the memory map are not needed any more. Reading the tensor again
-    /// works and reads from disk. Does nothing for a file in memory.
-    pub fn release(&self, tensor: &TensorInfo) {
-        if let Bytes::Map(map) = &self.bytes {
-            // SAFETY: the map is read-only and backed by the file, so dropped pages come back with the same content.
-            // Advice can fail only by having no effect.
-            let _ = unsafe {
-                map.unchecked_advise_range(UncheckedAdvice::DontNeed, tensor.range.start, tensor.range.len())
-            };
-        }
+/// Opens and maps a file.
+fn map(path: &Path) -> io::Result<(File, Mmap)> {
+    // Before it is opened: a pipe would wait for its writer.
+    let meta = fs::metadata(path)?;
+    if meta.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
     }
+    if !meta.is_file() {
+        return Err(io::Error::other("it is no ordinary file"));
+    }
+    let file = File::open(path)?;
+    // SAFETY: the map is read-only and dropped before `Gguf::open` returns, which documents what must not happen until then.
+    let map = unsafe { Mmap::map(&file)? };
+    Ok((file, map))
 }

@@ -24,6 +24,8 @@ const FEWEST_ROW_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
 pub(super) struct Front {
     pub version: u32,
     pub alignment: u64,
+    /// Bytes that it takes.
+    pub bytes: usize,
     pub metadata: Vec<(String, Value)>,
     /// In file order; the ranges are inside the file.
     pub tensors: Vec<TensorInfo>,
@@ -58,7 +60,7 @@ pub(super) fn parse(file: &[u8]) -> Result<Front, Failure> {
         .map(|row| row.place(start, section, alignment).map_err(|(name, problem)| (Place::Tensor(name), problem)))
         .collect::<Result<Vec<_>, _>>()?;
     check_overlap(&tensors)?;
-    Ok(Front { version: header.version, alignment, metadata, tensors })
+    Ok(Front { version: header.version, alignment, bytes: cursor.position(), metadata, tensors })
 }
 
 struct Header {

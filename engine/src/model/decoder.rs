@@ -155,6 +155,9 @@ impl Decoder {
     }
 
     /// One token for each row of logits of the last step, by its parameters and the position the token is for.
+    ///
+    /// # Errors
+    /// If a row has no logit above −∞: a NaN somewhere in the model spreads to all.
     pub fn sample(&self, rows: &[(&SamplingParams, u32)]) -> Result<Vec<u32>, Error> {
         if rows.len() != self.work.logit_rows {
             return Err(Error::Usage(format!(
@@ -176,7 +179,14 @@ impl Decoder {
             .dims(VOCAB_TILE)
             .grid(n)
             .run(&self.stream)?;
-        Ok(tokens.as_slice().iter().map(|&t| t as u32).collect())
+        let tokens: Vec<u32> = tokens.as_slice().iter().map(|&t| t as u32).collect();
+        for (row, &token) in tokens.iter().enumerate() {
+            let logit = self.work.logits.slice(0, row..row + 1)?.slice(1, token as usize..token as usize + 1)?.to_vec();
+            if logit[0].is_nan() || logit[0] == f32::NEG_INFINITY {
+                return Err(Error::NoLogits { position: rows[row].1 as usize });
+            }
+        }
+        Ok(tokens)
     }
 }
 

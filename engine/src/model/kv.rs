@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::model::Config;
 use half::f16;
-use tegula::{Device, Tensor};
+use tegula::{Device, Tensor, TensorError};
 
 /// Tokens in a block.
 pub const BLOCK: usize = 64;
@@ -19,11 +19,18 @@ pub struct KvCache {
 impl KvCache {
     /// A cache for `tokens` tokens (rounded up to whole blocks), zeroed: a masked key must be finite.
     pub fn new(device: &Device, config: &Config, tokens: usize) -> Result<KvCache, Error> {
+        if tokens > config.context {
+            let made_for = config.context;
+            return Err(Error::Usage(format!("a context of {tokens} tokens: the model was made for {made_for}")));
+        }
         let blocks = tokens.div_ceil(BLOCK).max(1);
         let (h, d) = (config.kv_heads, config.head_dim);
         let layers = (0..config.layers)
             .map(|_| Ok((device.zeros([blocks, h, d, BLOCK])?, device.zeros([blocks, h, BLOCK, d])?)))
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<_, TensorError>>()
+            .map_err(|e| {
+                Error::Usage(format!("the KV cache of a context of {tokens} tokens: {e}; use a shorter one"))
+            })?;
         Ok(KvCache { layers, free: (0..blocks as u32).rev().collect(), blocks })
     }
 

@@ -51,8 +51,9 @@ pub struct Projection {
 }
 
 impl Weights {
-    /// Loads and packs all weights of `file`, tensor by tensor; pages of the file are dropped as they are done with.
+    /// Loads and packs all weights of `file`, tensor by tensor.
     pub fn load(file: &Gguf, config: &Config, stream: &Stream) -> Result<Weights, Error> {
+        check_all_are_read(file, config)?;
         let loader = Loader { file, stream, bar: progress::bytes(file.file_bytes(), "packing weights") };
         let (h, q, kv, f) = (config.hidden, config.q_width(), config.kv_width(), config.ffn);
         let layers = (0..config.layers)
@@ -98,13 +99,12 @@ impl Loader<'_> {
     }
 
     fn done(&self, info: &TensorInfo) {
-        self.file.release(info);
         self.bar.inc(info.bytes());
     }
 
     fn matrix(&self, name: &str, k: usize, n: usize) -> Result<PackedTensor, Error> {
         let (info, quant) = self.find(name, k, n)?;
-        let packed = pack(self.stream, quant, self.file.data(info), k, n)?;
+        let packed = pack(self.stream, quant, &self.file.data(info)?, k, n)?;
         self.done(info);
         Ok(packed)
     }
@@ -127,13 +127,35 @@ impl Loader<'_> {
         let mut column = 0;
         for run in found.chunk_by(|a, b| a.1 == b.1) {
             // Rows of a GGUF tensor lie one after the other: merging outputs is appending bytes.
-            let bytes: Vec<u8> = run.iter().flat_map(|(info, ..)| self.file.data(info)).copied().collect();
+            let mut bytes = vec![];
+            run.iter().try_for_each(|(info, ..)| self.file.append_data(info, &mut bytes))?;
             let n = run.iter().map(|r| r.2).sum::<usize>();
             parts.push((pack(self.stream, run[0].1, &bytes, k, n)?, column));
             column += n;
             run.iter().for_each(|(info, ..)| self.done(info));
         }
         Ok(Projection { parts, k, n: column, bits: Bits::Eight })
+    }
+}
+
+/// Tensors of a layer: `blk.0.attn_q.weight` and so on.
+const OF_LAYER: [&str; 9] =
+    ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down"];
+/// Those of no layer.
+const OF_NO_LAYER: [&str; 3] = ["token_embd.weight", "output_norm.weight", "output.weight"];
+
+/// That the file has no tensor which [`Weights::load`] does not read: a model that was made with it is another model without.
+fn check_all_are_read(file: &Gguf, config: &Config) -> Result<(), GgufError> {
+    let of_layer = |name: &str| -> Option<bool> {
+        let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+        let layer = layer.parse::<usize>().ok()?;
+        Some(layer < config.layers && OF_LAYER.contains(&part.strip_suffix(".weight")?))
+    };
+    let is_read = |name: &str| OF_NO_LAYER.contains(&name) || of_layer(name).unwrap_or(false);
+    let mut unread = file.tensors().iter().filter(|t| !is_read(&t.name));
+    match unread.next() {
+        Some(first) => Err(file.tensor_error(&first.name, Problem::Unread { others: unread.count() })),
+        None => Ok(()),
     }
 }
 

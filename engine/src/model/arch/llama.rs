@@ -1,6 +1,6 @@
 //! `llama`: Llama 1 to 3, SmolLM2, Mistral and their kin. Source of the keys: the GGUF specification.
 
-use super::{Architecture, count};
+use super::{Architecture, count, float};
 use crate::{
     gguf::{Gguf, GgufError, Problem},
     model::Config,
@@ -8,6 +8,9 @@ use crate::{
 use tegula_kernels::rope::Pairs;
 
 pub(super) const ARCHITECTURE: Architecture = Architecture { name: "llama", config };
+
+const EPSILON: &str = "llama.attention.layer_norm_rms_epsilon";
+const SCALING: &str = "llama.rope.scaling.type";
 
 fn config(file: &Gguf) -> Result<Config, GgufError> {
     let hidden = count(file, "llama.embedding_length")?;
@@ -25,12 +28,23 @@ fn config(file: &Gguf) -> Result<Config, GgufError> {
         None => hidden / heads,
     };
     let rotated = file.get::<u64>("llama.rope.dimension_count")?.unwrap_or(head_dim as u64);
-    if rotated != head_dim as u64 || head_dim % 2 != 0 {
+    if rotated != head_dim as u64 || head_dim == 0 || head_dim % 2 != 0 {
         let problem = Problem::KeyValue(format!(
             "{rotated} rotated of {head_dim} coordinates; all of an even number are expected"
         ));
         return Err(file.key_error("llama.rope.dimension_count", problem));
     }
+    if let Some(name) = file.get::<&str>(SCALING)?.filter(|name| *name != "none") {
+        return Err(
+            file.key_error(SCALING, Problem::KeyValue(format!("`{name}`: scaled rotary angles are not supported")))
+        );
+    }
+    let positive = |v: f32| v.is_finite() && v > 0.0;
+    let rope_base = float(file, "llama.rope.freq_base", positive, "a finite number above 0")?.unwrap_or(10_000.0);
+    let not_negative = |v: f32| v.is_finite() && v >= 0.0;
+    let Some(norm_eps) = float(file, EPSILON, not_negative, "a finite number of at least 0")? else {
+        return Err(file.key_error(EPSILON, Problem::MissingKey));
+    };
     let vocab = match file.find("token_embd.weight") {
         Some(t) if t.shape.len() == 2 => t.shape[1] as usize,
         _ => count(file, "llama.vocab_size")?,
@@ -45,8 +59,8 @@ fn config(file: &Gguf) -> Result<Config, GgufError> {
         head_dim,
         vocab,
         context: count(file, "llama.context_length")?,
-        rope_base: file.get::<f32>("llama.rope.freq_base")?.unwrap_or(10_000.0) as f64,
+        rope_base: f64::from(rope_base),
         rope_pairs: Pairs::Adjacent,
-        norm_eps: file.require("llama.attention.layer_norm_rms_epsilon")?,
+        norm_eps,
     })
 }

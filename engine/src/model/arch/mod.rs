@@ -21,12 +21,14 @@ pub fn of(file: &Gguf) -> Result<&'static Architecture, GgufError> {
     const KEY: &str = "general.architecture";
     let name: &str = file.require(KEY)?;
     ALL.iter().find(|a| a.name == name).ok_or_else(|| {
-        let known: Vec<&str> = ALL.iter().map(|a| a.name).collect();
-        file.key_error(
-            KEY,
-            Problem::KeyValue(format!("`{name}` is not an architecture that can be run; known: {}", known.join(", "))),
-        )
+        let why = format!("`{name}` is not an architecture that can be run; known: {}", names());
+        file.key_error(KEY, Problem::KeyValue(why))
     })
+}
+
+/// The names of all that can be run.
+pub fn names() -> String {
+    ALL.iter().map(|a| a.name).collect::<Vec<_>>().join(", ")
 }
 
 /// A count that must be at least 1 and sensible.
@@ -36,5 +38,20 @@ pub(super) fn count(file: &Gguf, key: &str) -> Result<usize, GgufError> {
         Ok(v as usize)
     } else {
         Err(file.key_error(key, Problem::KeyValue(format!("{v} is out of range: 1 to {}", 1u64 << 24))))
+    }
+}
+
+/// A float for which `right` holds; `expected` says what that is.
+pub(super) fn float(
+    file: &Gguf,
+    key: &str,
+    right: impl Fn(f32) -> bool,
+    expected: &str,
+) -> Result<Option<f32>, GgufError> {
+    match file.get::<f32>(key)? {
+        Some(v) if !right(v) => {
+            Err(file.key_error(key, Problem::KeyValue(format!("{v} where {expected} is expected"))))
+        }
+        v => Ok(v),
     }
 }
