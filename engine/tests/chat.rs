@@ -132,6 +132,17 @@ fn errors_say_what_is_wrong_and_where() {
     let text = ChatTemplate::from_gguf(&file, &tokenizer).unwrap_err().to_string();
     assert!(text.contains("tiny.gguf: the model has no chat template"), "{text}");
 
+    let (file, tokenizer) = tiny(Some("a\n{% for m in %}"), false);
+    let text = ChatTemplate::from_gguf(&file, &tokenizer).unwrap_err().to_string();
+    assert!(text.starts_with("tiny.gguf: the chat template, line 2, cannot be used: "), "{text}");
+    // What a `main` that returns the error shows.
+    let shown = tegula_engine::Error::from(ChatTemplate::from_gguf(&file, &tokenizer).unwrap_err());
+    assert_eq!(format!("{shown:?}"), text);
+    let (file, tokenizer) = tiny(Some("{{ nothing() }}"), false);
+    let template = ChatTemplate::from_gguf(&file, &tokenizer).unwrap();
+    let text = template.render(&Conversation::new([])).unwrap_err().to_string();
+    assert!(text.starts_with("tiny.gguf: the chat template, line 1, fails"), "{text}");
+
     let new = |source: &str| ChatTemplate::new(source).unwrap_err().to_string();
     assert!(new("a\n{% for m in %}").starts_with("the chat template, line 2, cannot be used: syntax error: "));
     assert!(new("{% if x %}").contains("cannot be used"));

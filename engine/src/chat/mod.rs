@@ -18,6 +18,8 @@
 mod error;
 mod json;
 
+use std::path::{Path, PathBuf};
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value};
@@ -103,6 +105,8 @@ impl Conversation {
 #[derive(Debug)]
 pub struct ChatTemplate {
     environment: Environment<'static>,
+    /// The model file, for errors.
+    file: Option<PathBuf>,
     /// The texts of the sequence-begin and sequence-end tokens, which templates may use.
     bos: String,
     eos: String,
@@ -116,22 +120,28 @@ impl ChatTemplate {
         let name = |token: Option<u32>| {
             token.map_or(String::new(), |token| String::from_utf8_lossy(tokenizer.token_bytes(token)).into_owned())
         };
-        let template = ChatTemplate::new(source)?;
+        let template = ChatTemplate::named(source, Some(file.path()))?;
         Ok(template.with_tokens(&name(tokenizer.bos()), &name(tokenizer.eos())))
     }
 
     /// A template from its source.
     pub fn new(source: &str) -> Result<ChatTemplate, ChatError> {
+        ChatTemplate::named(source, None)
+    }
+
+    fn named(source: &str, file: Option<&Path>) -> Result<ChatTemplate, ChatError> {
+        let file = file.map(Path::to_owned);
+        let broken = |error: Error| ChatError::Broken { file: file.clone(), line: error.line(), why: explain(&error) };
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        environment.set_syntax(syntax.map_err(|error| broken(&error))?);
+        environment.set_syntax(syntax.map_err(broken)?);
         environment.set_fuel(Some(MOST_STEPS));
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_filter("tojson", json::tojson);
         environment.add_function("raise_exception", raise_exception);
         environment.add_function("strftime_now", strftime_now);
-        environment.add_template_owned("chat", source.to_owned()).map_err(|error| broken(&error))?;
-        Ok(ChatTemplate { environment, bos: String::new(), eos: String::new() })
+        environment.add_template_owned("chat", source.to_owned()).map_err(broken)?;
+        Ok(ChatTemplate { environment, file, bos: String::new(), eos: String::new() })
     }
 
     /// The same with the values of `bos_token` and `eos_token`.
@@ -167,13 +177,9 @@ impl ChatTemplate {
             self.environment.get_template("chat").and_then(|template| template.render(Serde(Json::Object(variables))));
         rendered.map_err(|error| match error.detail().and_then(|detail| detail.strip_prefix(REFUSED)) {
             Some(message) => ChatError::Refused(message.to_owned()),
-            None => ChatError::Failed { line: error.line(), why: explain(&error) },
+            None => ChatError::Failed { file: self.file.clone(), line: error.line(), why: explain(&error) },
         })
     }
-}
-
-fn broken(error: &Error) -> ChatError {
-    ChatError::Broken { line: error.line(), why: explain(error) }
 }
 
 /// The error without its place, which is shown elsewhere.
