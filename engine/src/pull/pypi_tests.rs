@@ -47,6 +47,7 @@ impl Index {
         let entry = Entry {
             name: "test",
             about: "",
+            architecture: "llama",
             licence: "",
             package: "tegula-test-model-part{}",
             version: "1.2.3",
