@@ -16,7 +16,7 @@ pub fn perplexity(
     if tokens.len() < windows * window {
         let most = tokens.len() / window;
         return Err(Error::Usage(format!(
-            "the text has {} tokens: enough for {most} windows of {window}, not {windows}",
+            "{windows} windows of {window} tokens were asked for; a text of {} tokens is enough for {most}",
             tokens.len()
         )));
     }

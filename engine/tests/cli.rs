@@ -2,19 +2,24 @@
 
 mod common;
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use tegula_engine::gguf::{GgmlType, Writer};
+use tegula_engine::gguf::{GgmlType, Gguf, Writer};
+use tegula_engine::model::arch;
+use tegula_engine::pull::catalog;
+use tegula_engine::tokenizer::Tokenizer;
 use tempfile::TempDir;
 
-fn tegula(home: &Path, args: &[&str]) -> Output {
+fn tegula(home: &Path, args: &[impl AsRef<OsStr>]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tegula")).env("TEGULA_HOME", home).args(args).output().unwrap()
 }
 
-fn good(home: &Path, args: &[&str]) -> String {
+fn good(home: &Path, args: &[impl AsRef<OsStr> + std::fmt::Debug]) -> String {
     let output = tegula(home, args);
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{args:?}: {error}");
@@ -23,7 +28,7 @@ fn good(home: &Path, args: &[&str]) -> String {
 }
 
 /// The message of a command that must fail with exit code `code` and no other output.
-fn bad(home: &Path, code: i32, args: &[&str]) -> String {
+fn bad(home: &Path, code: i32, args: &[impl AsRef<OsStr> + std::fmt::Debug]) -> String {
     let output = tegula(home, args);
     assert_eq!(output.status.code(), Some(code), "{args:?}");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{args:?}");
@@ -130,6 +135,63 @@ fn errors_are_one_message_and_exit_code_one() {
     let message = bad(home.path(), 1, &["inspect", cut.to_str().unwrap()]);
     assert!(message.contains("cut.gguf: ") && message.lines().count() == 1, "{message}");
     assert_eq!(good(home.path(), &["pull", &file]).trim_end(), file);
+    let folder = home.path().to_str().unwrap();
+    assert_eq!(
+        bad(home.path(), 1, &["run", folder, "-p", "hi"]),
+        format!("error: {folder} is a folder; a GGUF file is expected\n")
+    );
+    assert!(bad(home.path(), 1, &["inspect", "/dev/null"]).contains("/dev/null is no ordinary file"));
+}
+
+#[test]
+fn names_of_files_can_be_any_bytes_and_command_no_terminal() {
+    let (home, file) = home_with_tiny();
+    let odd = home.path().join(OsStr::from_bytes(b"b\xff\x1b[31m.gguf"));
+    fs::copy(file, &odd).unwrap();
+    let args = |command: &str| [OsString::from(command), odd.clone().into_os_string()];
+    let text = good(home.path(), &args("inspect"));
+    assert!(text.lines().next().unwrap().ends_with("/b\u{fffd}\\u{1b}[31m.gguf"), "{text}");
+    // For programs, its bytes as they are.
+    let output = tegula(home.path(), &args("pull"));
+    assert_eq!(output.stdout, [odd.as_os_str().as_bytes(), b"\n"].concat());
+    let gone = OsString::from_vec(b"/nowhere/\xff\x1b[31m.gguf".to_vec());
+    assert_eq!(
+        bad(home.path(), 1, &["inspect".into(), gone]),
+        "error: there is no file /nowhere/\u{fffd}\\u{1b}[31m.gguf\n"
+    );
+}
+
+#[test]
+fn numbers_out_of_range_are_answered_by_the_range() {
+    let (home, file) = home_with_tiny();
+    for (args, range) in [
+        (&["run", &file, "-n", "0"][..], "1 to 16777216"),
+        (&["run", &file, "--context", "1"], "2 to 16777216"),
+        (&["run", &file, "--context", "99999999999"], "2 to 16777216"),
+        (&["run", &file, "--threads", "0"], "1 to 1024"),
+        (&["run", &file, "--threads", "65535"], "1 to 1024"),
+        (&["run", &file, "--threads", "-1"], "1 to 1024"),
+        (&["run", &file, "--seed", "-1"], "0 to 18446744073709551615"),
+        (&["run", &file, "--top-k", "-1"], "0 to 4294967295"),
+        (&["bench", &file, "--repeat", "0"], "1 to 1000000"),
+        (&["bench", &file, "--prompt", "-5"], "1 to 16777216"),
+        (&["eval", "perplexity", &file, "--text", "x", "--windows", "0"], "1 to 1000000"),
+        (&["eval", "perplexity", &file, "--text", "x", "--window", "3"], "4 to 16777216"),
+    ] {
+        let message = bad(home.path(), 2, args);
+        assert!(message.contains(&format!("expected a whole number from {range}")), "{args:?}: {message}");
+    }
+}
+
+#[test]
+fn lists_with_holes_and_settings_given_twice_are_refused() {
+    let home = TempDir::new().unwrap();
+    for passes in ["", "cse,,dce", "cse,", " "] {
+        let message = bad(home.path(), 1, &["opt", "no.tile", "--passes", passes]);
+        assert!(message.starts_with(&format!("error: --passes `{passes}`: expected names")), "{message}");
+    }
+    let message = bad(home.path(), 1, &["compile", "softmax", "--emit", "built", "--set", "N=4", "--set", "N=8"]);
+    assert_eq!(message, "error: --set N=… is given twice\n");
 }
 
 #[test]
@@ -156,6 +218,49 @@ fn the_list_says_what_is_here() {
     let model = fs::File::create(home.path().join("models/SmolLM2-135M-Instruct.Q4_1.gguf")).unwrap();
     model.set_len(98_362_432).unwrap();
     assert!(row(&good(home.path(), &["pull", "--list"])).contains("98.4 MB  yes"));
+}
+
+/// The folder of models is empty: a download would fail in other words.
+#[test]
+fn models_that_cannot_run_are_marked_and_refused_before_they_are_fetched() {
+    let home = TempDir::new().unwrap();
+    let list = good(home.path(), &["pull", "--list"]);
+    for entry in catalog::MODELS {
+        let row: Vec<&str> =
+            list.lines().find(|line| line.starts_with(&format!("{} ", entry.name))).unwrap().split("  ").collect();
+        let cells: Vec<&str> = row.iter().map(|cell| cell.trim()).filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(cells[3], if entry.can_run() { "yes" } else { "not yet" }, "{list}");
+        if entry.can_run() {
+            continue;
+        }
+        for command in [
+            &["run", entry.name][..],
+            &["bench", entry.name],
+            &["eval", "perplexity", entry.name, "--text", "/dev/null"],
+        ] {
+            assert_eq!(
+                bad(home.path(), 1, command),
+                format!(
+                    "error: `{}` cannot be run yet: its architecture is `{}`, and those that can be run are: llama\n",
+                    entry.name, entry.architecture
+                )
+            );
+        }
+    }
+    let message = bad(home.path(), 1, &["run", "smolm2"]);
+    assert!(message.contains("or one of: smollm2; not to be run yet: gemma3-270m, qwen"), "{message}");
+}
+
+/// What the catalogue says of a model is what its file says.
+#[test]
+fn models_that_are_here_are_of_the_architecture_that_is_listed_and_run_if_it_is_said() {
+    for entry in catalog::MODELS {
+        let Some(path) = tegula_engine::pull::cached(entry.name).unwrap() else { continue };
+        let file = Gguf::open(path).unwrap();
+        assert_eq!(file.require::<&str>("general.architecture").unwrap(), entry.architecture);
+        let runs = arch::of(&file).and_then(|a| (a.config)(&file)).and_then(|_| Tokenizer::from_gguf(&file));
+        assert_eq!(runs.is_ok(), entry.can_run(), "{}", entry.name);
+    }
 }
 
 #[test]

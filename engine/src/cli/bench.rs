@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::time::Instant;
 
-use super::model::{Load, Loaded};
+use super::model::Load;
+use super::numbers::{MOST_TOKENS, whole};
 use super::table::{self, Align};
 use crate::Error;
 use crate::sampling::SamplingParams;
@@ -16,13 +17,13 @@ pub(super) struct Args {
     #[command(flatten)]
     load: Load,
     /// Length of the prompt
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 512, value_parser = whole::<usize>(1..=MOST_TOKENS), allow_negative_numbers = true)]
     prompt: usize,
     /// Tokens to generate, one by one, from an empty context
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 128, value_parser = whole::<usize>(1..=MOST_TOKENS), allow_negative_numbers = true)]
     generate: usize,
     /// Repetitions
-    #[arg(short, long, default_value_t = 5)]
+    #[arg(short, long, default_value_t = 5, value_parser = whole::<usize>(1..=1_000_000), allow_negative_numbers = true)]
     repeat: usize,
     /// Print one JSON object instead of a table
     #[arg(long)]
@@ -30,10 +31,11 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
-    if args.prompt == 0 || args.generate == 0 || args.repeat == 0 {
-        return Err(Error::Usage("--prompt, --generate and --repeat must be at least 1".into()));
-    }
-    let Loaded { mut decoder, .. } = args.load.load()?;
+    let model = args.load.open()?;
+    model.check_length("--prompt", args.prompt)?;
+    // The first token is not generated.
+    model.check_length("--generate", args.generate + 1)?;
+    let mut decoder = model.decoder()?;
     let vocab = decoder.config().vocab as u64;
     // Any tokens do; a multiplicative sequence touches the whole table.
     let tokens: Vec<u32> = (1..=args.prompt as u64).map(|i| (i * 7919 % vocab) as u32).collect();

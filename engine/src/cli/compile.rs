@@ -1,5 +1,6 @@
 //! `tegula compile`: what becomes of a kernel, from tile IR to assembly.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) struct Args {
     /// A kernel of the library by name, or a file of tile IR (a path with a `/` or a `.`; `-` reads standard input)
     #[arg(value_name = "KERNEL|FILE", required_unless_present = "list")]
-    kernel: Option<String>,
+    kernel: Option<OsString>,
     /// The form to print
     #[arg(long, value_enum, default_value_t = Form::Tile)]
     emit: Form,
@@ -91,9 +92,14 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
 }
 
 /// The kernel of that name, or in that file.
-fn find(name: &str, args: &Args) -> Result<Kernel, Error> {
-    if name != "-" && !name.contains(['/', '.']) {
-        return Ok(registry::find(name)?.ir(&args.dims, &args.set)?);
+fn find(name: &OsStr, args: &Args) -> Result<Kernel, Error> {
+    let known = name.to_str().filter(|name| *name != "-" && !name.contains(['/', '.']));
+    if let Some(known) = known {
+        let twice = |(i, (name, _)): (usize, &(String, String))| args.set[..i].iter().any(|(other, _)| other == name);
+        if let Some(i) = args.set.iter().enumerate().position(twice) {
+            return Err(Error::Usage(format!("--set {}=… is given twice", args.set[i].0)));
+        }
+        return Ok(registry::find(known)?.ir(&args.dims, &args.set)?);
     }
     if !args.dims.is_empty() || !args.set.is_empty() {
         let why = "--dims and --set are for kernels of the library; tile IR in a file has its dims already";
@@ -147,6 +153,7 @@ mod tests {
         assert!(error("sofmax").contains("there is no kernel `sofmax`; known are: vector_add, softmax"));
         assert!(error("./none.tile").starts_with("cannot read the kernel ./none.tile: "));
         assert!(error("./none.tile --dims 4").contains("--dims and --set"));
+        assert_eq!(error("softmax --set N=4 --set elem=f16 --set N=8"), "--set N=… is given twice");
         assert!(Command::try_parse_from(["compile", "softmax", "--set", "N"]).is_err());
     }
 }

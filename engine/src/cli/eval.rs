@@ -3,7 +3,10 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::model::{Load, Loaded};
+use super::model::Load;
+use super::note;
+use super::numbers::{MOST_TOKENS, whole};
+use super::table::counted;
 use crate::Error;
 use crate::eval::perplexity;
 use crate::progress;
@@ -27,11 +30,11 @@ enum What {
         /// The text, UTF-8
         #[arg(long)]
         text: PathBuf,
-        /// How many windows
-        #[arg(long, default_value_t = 12)]
-        windows: usize,
+        /// How many windows [default: 12, or as many as the text has if those are fewer]
+        #[arg(long, value_parser = whole::<usize>(1..=1_000_000), allow_negative_numbers = true)]
+        windows: Option<usize>,
         /// Tokens in a window
-        #[arg(long, default_value_t = 512)]
+        #[arg(long, default_value_t = 512, value_parser = whole::<usize>(4..=MOST_TOKENS), allow_negative_numbers = true)]
         window: usize,
         /// Print one JSON object instead of a line per window
         #[arg(long)]
@@ -41,16 +44,31 @@ enum What {
 
 pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     let What::Perplexity { load, text, windows, window, json } = args.what;
-    if window < 4 || windows == 0 {
-        return Err(Error::Usage("--window must be at least 4 and --windows at least 1".into()));
-    }
     let text = std::fs::read_to_string(&text)
         .map_err(|source| Error::Usage(format!("cannot read the text {}: {source}", text.display())))?;
-    let Loaded { mut decoder, tokenizer, .. } = load.load()?;
+    let model = load.open()?;
+    model.check_length("--window", window)?;
     // No window needs more than 8 bytes a token on average; a shorter slice saves tokenising megabytes.
-    let most = text.floor_char_boundary(text.len().min(windows * window * 8));
-    let tokens = tokenizer.encode(&text[..most], Special::AsText);
-    let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
+    let asked = windows.unwrap_or(12);
+    let most = text.floor_char_boundary(text.len().min(asked.saturating_mul(window).saturating_mul(8)));
+    let tokens = model.tokenizer.encode(&text[..most], Special::AsText);
+    let bos = model.tokenizer.bos().filter(|_| model.tokenizer.add_bos());
+    let windows = match tokens.len() / window {
+        0 => {
+            let long = counted(tokens.len(), "token");
+            return Err(Error::Usage(format!("the text has {long}; one window alone takes {window} (--window)")));
+        }
+        n if n >= asked => asked,
+        n if windows.is_none() => {
+            note(format_args!("the text has {} of {window} tokens", counted(n, "window")));
+            n
+        }
+        n => {
+            let enough = counted(n, "window");
+            return Err(Error::Usage(format!("the text is enough for {enough} of {window} tokens: use --windows {n}")));
+        }
+    };
+    let mut decoder = model.decoder()?;
     let bar = progress::steps(windows as u64, "scoring windows");
     let nll = perplexity(&mut decoder, &tokens, bos, windows, window, |_| bar.inc(1))?;
     bar.finish_and_clear();

@@ -1,6 +1,7 @@
 //! `tegula inspect`: what is inside a GGUF file.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Write};
 
 use super::table::{self, Align, thousands};
@@ -15,7 +16,7 @@ use crate::pull;
 pub(super) struct Args {
     /// A GGUF file or a model name (downloaded if it is not here)
     #[arg(value_name = "FILE|MODEL")]
-    model: String,
+    model: OsString,
     /// List every tensor
     #[arg(long)]
     tensors: bool,
@@ -35,7 +36,7 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
 fn overview(file: &Gguf, all_tensors: bool, out: &mut dyn Write) -> io::Result<()> {
     let parameters: u64 = file.tensors().iter().map(|tensor| tensor.elements).sum();
     let data: u64 = file.tensors().iter().map(TensorInfo::bytes).sum();
-    writeln!(out, "{}", file.path().display())?;
+    writeln!(out, "{}", table::printable(&file.path().display().to_string()))?;
     writeln!(
         out,
         "GGUF version {}, {} ({} bytes), {} tensors, {} parameters, {:.2} bits each\n",

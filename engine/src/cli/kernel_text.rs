@@ -1,25 +1,22 @@
 //! Tile IR as text, from a file or standard input.
 
+use std::ffi::OsStr;
 use std::io::{self, Read};
 
 use crate::Error;
 use tegula::ir::Kernel;
 
 /// Reads one kernel (`-`: from standard input) and checks it; errors name the file and the line. Its ops know their lines.
-pub(super) fn read(file: &str) -> Result<Kernel, Error> {
-    let (name, text) = match file {
-        "-" => {
-            let mut text = String::new();
-            let read = io::stdin().read_to_string(&mut text);
-            read.map_err(|source| Error::Io { doing: "reading standard input", source })?;
-            ("standard input", text)
-        }
-        _ => {
-            let read = std::fs::read_to_string(file);
-            (file, read.map_err(|e| Error::Usage(format!("cannot read the kernel {file}: {e}")))?)
-        }
-    };
-    check(name, &text)
+pub(super) fn read(file: &OsStr) -> Result<Kernel, Error> {
+    if file == "-" {
+        let mut text = String::new();
+        let read = io::stdin().read_to_string(&mut text);
+        read.map_err(|source| Error::Io { doing: "reading standard input", source })?;
+        return check("standard input", &text);
+    }
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file);
+    check(&name, &text.map_err(|e| Error::Usage(format!("cannot read the kernel {name}: {e}")))?)
 }
 
 fn check(name: &str, text: &str) -> Result<Kernel, Error> {

@@ -1,5 +1,6 @@
 //! The `tegula` command: one file per subcommand, each with its arguments and a `run` that writes to a given output.
 
+mod answer;
 mod bench;
 mod compile;
 mod eval;
@@ -7,12 +8,15 @@ mod inspect;
 mod kernel_text;
 mod log;
 mod model;
+mod numbers;
 mod opt;
 mod pull;
 mod run;
 mod table;
+mod talk;
 mod tokenize;
 
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -30,7 +34,9 @@ use crate::Error;
                   `hf:OWNER/NAME/FILE.gguf` for a file on the Hugging Face Hub. Models are kept in \
                   ~/.cache/tegula/models; set TEGULA_HOME to keep them elsewhere.\n\n\
                   Warnings are shown on standard error; set TEGULA_LOG (or RUST_LOG) to another level: off, error, \
-                  info, debug, trace.\n\n\
+                  info, debug, trace. Compiled kernels are kept in ~/.cache/tegula/kernels: TEGULA_CACHE names another \
+                  folder (or is `off`), TEGULA_CACHE_MB bounds its size. TEGULA_THREADS and TEGULA_CPU are the \
+                  threads and the instruction set to compute with.\n\n\
                   Start with:  tegula run smollm2"
 )]
 struct Cli {
@@ -78,10 +84,16 @@ pub fn main() -> ExitCode {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             // Nothing can be done if even this cannot be written.
-            let _ = writeln!(io::stderr(), "error: {error}");
+            let _ = writeln!(io::stderr(), "error: {}", table::printable(&error.to_string()));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Tells the user something on standard error that is no error.
+fn note(text: impl Display) {
+    // As for errors.
+    let _ = writeln!(io::stderr(), "note: {}", table::printable(&text.to_string()));
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Loading a model for a subcommand: the options that all of them share.
 
+use super::note;
+use super::numbers::whole;
+use super::table::counted;
 use crate::Error;
 use crate::chat::ChatTemplate;
 use crate::gguf::Gguf;
-use crate::model::{Activations, Decoder};
+use crate::model::{Activations, Config, Decoder, arch};
 use crate::progress;
-use crate::pull;
+use crate::pull::Source;
 use crate::tokenizer::Tokenizer;
+use std::ffi::OsString;
 use std::sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
@@ -14,43 +18,91 @@ use std::sync::{
 use tegula::Device;
 use tegula::compile::{OnProgress, Progress};
 use tegula::device::CpuOptions;
+use tegula::pool::{MOST_THREADS, PoolOptions};
 
 /// Options of every subcommand that runs a model.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct Load {
     /// A GGUF file or a model name (downloaded if it is not here)
     #[arg(value_name = "MODEL")]
-    pub model: String,
-    /// Threads to compute with [default: one for each core]
-    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..))]
-    pub threads: Option<u16>,
+    model: OsString,
+    /// Threads to compute with [default: one for each core, or what TEGULA_THREADS says]
+    #[arg(short, long, value_parser = whole::<usize>(1..=MOST_THREADS as u64), allow_negative_numbers = true)]
+    threads: Option<usize>,
     /// What activations are multiplied in: 8-bit groups (fast), or f32 (close to the exact model, slow)
     #[arg(long, value_enum, default_value_t = Activations::Q8)]
-    pub activations: Activations,
+    activations: Activations,
 }
 
-/// A model ready to run.
-pub(super) struct Loaded {
-    pub decoder: Decoder,
+/// A model whose file was opened and checked. Its weights are not packed yet: mistakes in the other arguments are told
+/// before that.
+pub(super) struct Opened {
+    file: Gguf,
+    pool: PoolOptions,
+    activations: Activations,
+    pub config: Config,
     pub tokenizer: Tokenizer,
     pub template: Option<ChatTemplate>,
 }
 
 impl Load {
-    /// Fetches, opens, checks, packs.
-    pub fn load(&self) -> Result<Loaded, Error> {
-        let file = Gguf::open(pull::fetch(&self.model)?)?;
+    /// Fetches, opens, checks.
+    pub fn open(&self) -> Result<Opened, Error> {
+        let pool = self.pool()?;
+        let source = Source::parse(&self.model)?;
+        if let Source::Catalog(entry) = source
+            && !entry.can_run()
+        {
+            return Err(Error::Usage(format!(
+                "`{}` cannot be run yet: its architecture is `{}`, and those that can be run are: {}",
+                entry.name,
+                entry.architecture,
+                arch::names()
+            )));
+        }
+        let file = Gguf::open(source.fetch()?)?;
+        let config = (arch::of(&file)?.config)(&file)?;
         let tokenizer = Tokenizer::from_gguf(&file)?;
-        let template = if file.get::<&str>("tokenizer.chat_template")?.is_some() {
-            Some(ChatTemplate::from_gguf(&file, &tokenizer)?)
-        } else {
-            None
+        let template = match file.get::<&str>("tokenizer.chat_template")? {
+            Some(_) => Some(ChatTemplate::from_gguf(&file, &tokenizer)?),
+            None => None,
         };
-        let mut options = CpuOptions { on_progress: Some(compile_progress()), ..CpuOptions::default() };
-        options.pool.threads = self.threads.map_or(options.pool.threads, usize::from);
-        let device = Device::cpu_with(options);
-        let decoder = Decoder::load(&file, &device, self.activations)?;
-        Ok(Loaded { decoder, tokenizer, template })
+        Ok(Opened { file, pool, activations: self.activations, config, tokenizer, template })
+    }
+
+    fn pool(&self) -> Result<PoolOptions, Error> {
+        let mut pool = PoolOptions::from_env().map_err(|e| Error::Usage(e.to_string()))?;
+        pool.threads = self.threads.unwrap_or(pool.threads);
+        let cpus = std::thread::available_parallelism().map_or(pool.threads, |n| n.get());
+        if pool.threads > cpus {
+            note(format_args!(
+                "{} on {}: more threads than CPUs make a model slower",
+                counted(pool.threads, "thread"),
+                counted(cpus, "CPU")
+            ));
+        }
+        Ok(pool)
+    }
+}
+
+impl Opened {
+    /// Packs the weights.
+    pub fn decoder(&self) -> Result<Decoder, Error> {
+        let device = Device::cpu_with(CpuOptions {
+            pool: self.pool.clone(),
+            on_progress: Some(compile_progress()),
+            ..CpuOptions::default()
+        });
+        Decoder::load(&self.file, &device, self.activations)
+    }
+
+    /// That sequences of `tokens`, which `option` asks for, are not longer than the model can take.
+    pub fn check_length(&self, option: &str, tokens: usize) -> Result<(), Error> {
+        let most = self.config.context;
+        if tokens <= most {
+            return Ok(());
+        }
+        Err(Error::Usage(format!("{option} {tokens}: the model was made for {}", counted(most, "token"))))
     }
 }
 

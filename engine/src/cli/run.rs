@@ -1,14 +1,17 @@
 //! `tegula run`: a model answers, on the terminal.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::time::{Duration, Instant};
 
-use super::model::{Load, Loaded};
+use super::answer::{Answer, Limits};
+use super::model::{Load, Opened};
+use super::note;
+use super::numbers::{MOST_TOKENS, whole};
+use super::table::counted;
+use super::talk::{Prompt, Talk};
 use crate::Error;
-use crate::chat::{Conversation, Message};
 use crate::sampling::SamplingParams;
 use crate::session::Session;
-use crate::tokenizer::{Special, Utf8Stream};
+use crate::tokenizer::Special;
 
 /// Ask a model something, or talk with it
 #[derive(Debug, clap::Args)]
@@ -27,16 +30,17 @@ pub(super) struct Args {
     #[arg(long, requires = "prompt")]
     raw: bool,
     /// Most tokens of an answer
-    #[arg(short = 'n', long, default_value_t = 512)]
+    #[arg(short = 'n', long, default_value_t = 512, value_parser = whole::<usize>(1..=MOST_TOKENS), allow_negative_numbers = true)]
     max_tokens: usize,
-    /// Longest conversation in tokens, prompt and answers [default: 4096, or what the model was made for if that is less]
-    #[arg(long)]
+    /// Longest conversation in tokens, prompt and answers; when it is full, the oldest turns are forgotten [default:
+    /// 4096, or what the model was made for if that is less]
+    #[arg(long, value_parser = whole::<usize>(2..=MOST_TOKENS), allow_negative_numbers = true)]
     context: Option<usize>,
     /// Randomness; 0 always takes the most likely token
     #[arg(long, default_value_t = 0.7, allow_negative_numbers = true)]
     temperature: f32,
     /// Choose among this many most likely tokens only; 0 means all
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = whole::<u32>(0..=u64::from(u32::MAX)), allow_negative_numbers = true)]
     top_k: u32,
     /// Choose among the most likely tokens that make up this share of the probability
     #[arg(long, default_value_t = 0.95, allow_negative_numbers = true)]
@@ -45,7 +49,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     min_p: f32,
     /// Seed of the randomness: the same seed gives the same answer [default: a new one each time]
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u64>(0..=u64::MAX), allow_negative_numbers = true)]
     seed: Option<u64>,
 }
 
@@ -58,53 +62,111 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
         seed: args.seed.unwrap_or_else(new_seed),
     };
     params.validate()?;
-    let mut model = args.load.load()?;
-    let context = args.context.unwrap_or(4096).min(model.decoder.config().context).max(2);
-    if args.raw {
-        let text = args.prompt.unwrap_or_default();
-        let mut tokens = model.tokenizer.encode(&text, Special::AsText);
-        if model.tokenizer.add_bos() {
-            tokens.extend(model.tokenizer.bos());
-            tokens.rotate_right(1);
-        }
-        if tokens.is_empty() {
-            return Err(Error::Usage("the prompt is empty: there is nothing to continue".into()));
-        }
-        let Loaded { decoder, tokenizer, .. } = &mut model;
-        let mut session = Session::new(decoder, context)?;
-        let (_, speed) = answer(&mut session, tokenizer, &tokens, &params, args.max_tokens, context, out)?;
-        return report(&speed);
+    let model = args.load.open()?;
+    let limits = Limits { answer: args.max_tokens, context: context(args.context, model.config.context) };
+    match args.prompt {
+        Some(text) if args.raw => go_on(&model, &text, &params, limits, out),
+        prompt => converse(&model, args.system.as_deref(), prompt, &params, limits, out),
     }
-    let mut messages: Vec<Message> = args.system.iter().map(|s| Message::system(s)).collect();
-    let Loaded { decoder, tokenizer, template, .. } = &mut model;
-    let template = template
+}
+
+/// The context to use: what was asked for, and no more than the model was made for.
+fn context(asked: Option<usize>, made_for: usize) -> usize {
+    if let Some(asked) = asked.filter(|n| *n > made_for) {
+        note(format_args!("--context {asked}: the model was made for {}; using these", counted(made_for, "token")));
+    }
+    asked.unwrap_or(4096).min(made_for)
+}
+
+/// Continues a text.
+fn go_on(
+    model: &Opened,
+    text: &str,
+    params: &SamplingParams,
+    limits: Limits,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let mut tokens = model.tokenizer.encode(text, Special::AsText);
+    if model.tokenizer.add_bos() {
+        tokens.splice(0..0, model.tokenizer.bos());
+    }
+    if tokens.is_empty() {
+        return Err(Error::Usage("the prompt is empty: there is nothing to continue".into()));
+    }
+    if tokens.len() >= limits.context {
+        return Err(too_long(tokens.len(), limits.context));
+    }
+    let mut decoder = model.decoder()?;
+    let mut session = Session::new(&mut decoder, limits.context)?;
+    Answer::write(&mut session, &model.tokenizer, &tokens, params, limits, out)?.report();
+    Ok(())
+}
+
+/// Answers `prompt`, or lines from standard input until its end.
+fn converse(
+    model: &Opened,
+    system: Option<&str>,
+    prompt: Option<String>,
+    params: &SamplingParams,
+    limits: Limits,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    let template = model
+        .template
         .as_ref()
         .ok_or_else(|| Error::Usage("this model has no chat template; use --raw to continue a text".into()))?;
-    let mut session = Session::new(decoder, context)?;
+    let mut talk = Talk::new(template, &model.tokenizer, system, limits);
+    let once = match &prompt {
+        Some(text) => Some(match talk.hear(text)? {
+            Prompt::Ready { tokens, .. } => tokens,
+            Prompt::TooLong(n) => return Err(too_long(n, limits.context)),
+        }),
+        None => None,
+    };
+    let mut decoder = model.decoder()?;
+    let mut session = Session::new(&mut decoder, limits.context)?;
+    if let Some(tokens) = once {
+        Answer::write(&mut session, &model.tokenizer, &tokens, params, limits, out)?.report();
+        return Ok(());
+    }
     // What the cache holds: a longer conversation begins with the same tokens, and only the rest is computed.
     let mut held: Vec<u32> = vec![];
-    let once = args.prompt.is_some();
-    let mut next = args.prompt;
-    loop {
-        let Some(text) = next.take().map_or_else(ask, |t| Ok(Some(t)))? else { return Ok(()) };
-        messages.push(Message::user(&text));
-        let tokens = template.encode(&Conversation::new(messages.clone()), tokenizer)?;
+    while let Some(text) = ask()? {
+        let tokens = match talk.hear(&text)? {
+            Prompt::Ready { tokens, forgotten } => {
+                if forgotten > 0 {
+                    note(format_args!(
+                        "the context of {} is full: the oldest {} forgotten",
+                        counted(limits.context, "token"),
+                        if forgotten == 1 { "turn is".to_owned() } else { format!("{forgotten} turns are") }
+                    ));
+                }
+                tokens
+            }
+            Prompt::TooLong(n) => {
+                note(too_long(n, limits.context));
+                continue;
+            }
+        };
         if !tokens.starts_with(&held) || held.is_empty() {
             session.clear();
             held.clear();
         }
-        let (said, speed) =
-            answer(&mut session, tokenizer, &tokens[held.len()..], &params, args.max_tokens, context, out)?;
+        let answer = Answer::write(&mut session, &model.tokenizer, &tokens[held.len()..], params, limits, out)?;
         held = tokens;
-        held.extend(&said.tokens);
+        held.extend(&answer.tokens);
         // The last token was chosen and not computed.
         held.truncate(session.len());
-        messages.push(Message::assistant(&said.text));
-        report(&speed)?;
-        if once {
-            return Ok(());
-        }
+        answer.report();
+        talk.said(&answer.text);
     }
+    Ok(())
+}
+
+fn too_long(tokens: usize, context: usize) -> Error {
+    Error::Usage(format!(
+        "the prompt has {tokens} tokens; the context holds {context}, and one must be left for the answer"
+    ))
 }
 
 /// Reads a line of a conversation; `None` at the end of input.
@@ -114,83 +176,18 @@ fn ask() -> Result<Option<String>, Error> {
         if io::stdin().is_terminal() {
             eprint!("> ");
         }
-        let mut line = String::new();
-        if io::stdin().lock().read_line(&mut line).map_err(reading)? == 0 {
+        let mut line = vec![];
+        if io::stdin().lock().read_until(b'\n', &mut line).map_err(reading)? == 0 {
             return Ok(None);
         }
-        if !line.trim().is_empty() {
-            return Ok(Some(line.trim().to_owned()));
+        let text = String::from_utf8(line).unwrap_or_else(|e| {
+            note("the line is not UTF-8 throughout; what is not is replaced by U+FFFD");
+            String::from_utf8_lossy(e.as_bytes()).into_owned()
+        });
+        if !text.trim().is_empty() {
+            return Ok(Some(text.trim().to_owned()));
         }
     }
-}
-
-/// An answer: its tokens and its text.
-struct Said {
-    tokens: Vec<u32>,
-    text: String,
-}
-
-/// How long an answer took.
-struct Speed {
-    prompt: (usize, Duration),
-    answer: (usize, Duration),
-}
-
-fn answer(
-    session: &mut Session<'_>,
-    tokenizer: &crate::tokenizer::Tokenizer,
-    prompt: &[u32],
-    params: &SamplingParams,
-    most: usize,
-    context: usize,
-    out: &mut dyn Write,
-) -> Result<(Said, Speed), Error> {
-    if session.len() + prompt.len() >= context {
-        let long = session.len() + prompt.len();
-        return Err(Error::Usage(format!(
-            "the conversation has {long} tokens; the context holds {context}: start anew, or raise --context"
-        )));
-    }
-    let start = Instant::now();
-    session.feed(prompt, |_| {})?;
-    let mut said = Said { tokens: vec![], text: String::new() };
-    let mut stream = Utf8Stream::new();
-    let mut token = session.sample(params)?;
-    let prompt_time = start.elapsed();
-    let start = Instant::now();
-    let most = most.min(context - session.len());
-    while said.tokens.len() < most {
-        said.tokens.push(token);
-        if tokenizer.is_end(token) {
-            break;
-        }
-        let text = stream.push(tokenizer.text_bytes(token));
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::output)?;
-        said.text += &text;
-        if said.tokens.len() == most {
-            break;
-        }
-        session.feed(&[token], |_| {})?;
-        token = session.sample(params)?;
-    }
-    let rest = stream.finish();
-    writeln!(out, "{rest}").and_then(|()| out.flush()).map_err(Error::output)?;
-    said.text += &rest;
-    let steps = said.tokens.len().saturating_sub(1);
-    Ok((said, Speed { prompt: (prompt.len(), prompt_time), answer: (steps, start.elapsed()) }))
-}
-
-fn report(speed: &Speed) -> Result<(), Error> {
-    let rate = |(n, t): (usize, Duration)| n as f64 / t.as_secs_f64().max(1e-9);
-    eprintln!(
-        "[prompt {} tokens, {:.1} tokens/s, first token after {:.0} ms; answer {} tokens, {:.1} tokens/s]",
-        speed.prompt.0,
-        rate(speed.prompt),
-        speed.prompt.1.as_secs_f64() * 1e3,
-        speed.answer.0 + 1,
-        rate(speed.answer),
-    );
-    Ok(())
 }
 
 /// A seed nobody chose.

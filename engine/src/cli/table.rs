@@ -40,6 +40,11 @@ pub(super) fn thousands(n: u64) -> String {
     out
 }
 
+/// A number of things: `1 token`, `2 tokens`.
+pub(super) fn counted(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// Bytes in the unit that leaves a readable number: `98.4 MB` (units of 1000).
 pub(super) fn bytes(n: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
@@ -62,6 +67,11 @@ pub(super) fn one_line(text: &str, most: usize) -> String {
         return escaped;
     }
     escaped.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// Text of any number of lines with its other control characters escaped: names of files can hold commands to a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.split('\n').map(|line| line.chars().flat_map(escape).collect()).collect::<Vec<String>>().join("\n")
 }
 
 fn escape(c: char) -> impl Iterator<Item = char> {
@@ -89,6 +99,7 @@ mod tests {
         assert_eq!(thousands(999), "999");
         assert_eq!(thousands(1000), "1,000");
         assert_eq!(thousands(134_515_008), "134,515,008");
+        assert_eq!((counted(0, "token"), counted(1, "token")), ("0 tokens".into(), "1 token".into()));
         assert_eq!(bytes(999), "999 B");
         assert_eq!(bytes(98_362_432), "98.4 MB");
         assert_eq!(bytes(999_960), "1.0 MB");
@@ -100,5 +111,6 @@ mod tests {
         assert_eq!(one_line("a\nb\u{1b}", 80), "a\\nb\\u{1b}");
         assert_eq!(one_line("äbcdef", 4), "äbc…");
         assert_eq!(one_line("abcd", 4), "abcd");
+        assert_eq!(printable("a\nb\u{1b}[31mä\r\n"), "a\nb\\u{1b}[31mä\\r\n");
     }
 }

@@ -1,8 +1,9 @@
 //! `tegula tokenize`: how a model sees a text.
 
+use std::ffi::OsString;
 use std::io::{self, Read, Write};
 
-use super::table::{self, Align};
+use super::table::{self, Align, counted};
 use crate::Error;
 use crate::chat::{ChatTemplate, Conversation, Message};
 use crate::gguf::Gguf;
@@ -16,7 +17,7 @@ use crate::tokenizer::{Kind, Special, Tokenizer};
 pub(super) struct Args {
     /// A GGUF file or a model name (downloaded if it is not here)
     #[arg(value_name = "MODEL")]
-    model: String,
+    model: OsString,
     /// The text; standard input if it is left out
     text: Option<String>,
     /// Print the token numbers only, in one line
@@ -46,7 +47,7 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     } else {
         let rows: Vec<Vec<String>> = tokens.iter().map(|&token| row(&tokenizer, token)).collect();
         table::write(out, &[Align::Right, Align::Left, Align::Left], &rows)
-            .and_then(|()| writeln!(out, "{} tokens", tokens.len()))
+            .and_then(|()| writeln!(out, "{}", counted(tokens.len(), "token")))
     };
     written.map_err(Error::output)
 }
