@@ -54,13 +54,15 @@ impl Set {
 }
 
 /// Basic blocks of a range of code.
-struct Blocks {
+pub(super) struct Blocks {
     /// First instruction of each, and one past the last of all.
-    starts: Vec<usize>,
-    successors: Vec<Vec<usize>>,
+    pub starts: Vec<usize>,
+    /// Where each may go.
+    pub successors: Vec<Vec<usize>>,
 }
 
-fn blocks(nodes: &[Node<'_>], starts_at: &[u32]) -> Blocks {
+/// The basic blocks of code whose functions start at `starts_at`.
+pub(super) fn blocks(nodes: &[Node<'_>], starts_at: &[u32]) -> Blocks {
     let mut leader = vec![false; nodes.len() + 1];
     leader[0] = true;
     leader[nodes.len()] = true;

@@ -7,6 +7,7 @@ pub mod build;
 pub mod form;
 pub mod init;
 pub mod names;
+pub mod order;
 pub mod program;
 
 pub use program::{Decoded, decode, unknown};

@@ -1,6 +1,7 @@
 //! A kernel's syntax tree to its [`Program`].
 
 use super::{
+    order::Order,
     build::{Build, Callee, Facts, Placement},
     form::{self, Form, Quals},
     init::{Node, share, suspects},
@@ -65,6 +66,7 @@ pub fn decode(module: &ast::Module, text: &str, entry: &str, tier: Tier) -> Resu
     let widths: HashMap<Slot, u32> = layout.names.registers.iter().map(|r| (r.0, r.1)).collect();
     let suspect = suspects(&nodes, &layout.starts, &numbers);
     let (registers, rows) = share(&nodes, &layout.starts, &numbers, &widths);
+    let order = Order::of(&nodes, &layout.starts);
     drop(nodes);
     let placement = Placement { registers, constants: rows };
     let tracking = Tracking::new(&layout.names, &facts, &suspect);
@@ -119,6 +121,7 @@ pub fn decode(module: &ast::Module, text: &str, entry: &str, tier: Tier) -> Resu
         limits: limits(function),
         files: module.files.clone(),
         tracked_registers: tracking.count,
+        order,
     })
 }
 

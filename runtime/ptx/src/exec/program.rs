@@ -134,6 +134,8 @@ pub struct Program {
     pub files: std::collections::HashMap<u32, String>,
     /// Registers whose initialisation is tracked in strict mode.
     pub tracked_registers: u32,
+    /// In which order diverged lanes run.
+    pub order: crate::decode::order::Order,
 }
 
 /// One parameter of a kernel.

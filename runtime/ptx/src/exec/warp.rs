@@ -1,8 +1,9 @@
 //! A warp: registers, local memory, and its lanes' places in the code.
 //!
 //! Lanes that are at the same instruction with the same call stack form a [`Group`]. One group runs at a time: the one
-//! deepest in calls, then with the lowest pc, until it jumps or reaches another group's pc, where the two merge. LLVM's
-//! structured code keeps groups few, and a loop's late lanes catch up before the early ones leave.
+//! deepest in calls, then the one furthest behind in [`Order`](crate::decode::order::Order), until it jumps, leaves its
+//! block or reaches another group's pc, where the two merge. LLVM's structured code keeps groups few, and a loop's late
+//! lanes catch up before the early ones leave.
 
 use super::{
     async_copy::AsyncCopies,
@@ -12,6 +13,7 @@ use super::{
     regs::Regs,
 };
 use crate::{
+    decode::order::Order,
     exec::fault::{Fault, FaultKind},
     mem::{LOCAL_BASE, access::Region},
 };
@@ -69,8 +71,9 @@ pub struct Group {
 
 impl Group {
     /// Runs before groups with a greater key.
-    fn key(&self) -> (std::cmp::Reverse<usize>, u32) {
-        (std::cmp::Reverse(self.stack.len()), self.pc)
+    fn key(&self, order: &Order) -> (std::cmp::Reverse<usize>, u32) {
+        let rank = order.rank.get(self.pc as usize).copied().unwrap_or(u32::MAX);
+        (std::cmp::Reverse(self.stack.len()), rank)
     }
 }
 
@@ -255,7 +258,7 @@ impl Warp {
     }
 
     /// Merges groups that met and makes the next one current. False when none can run.
-    fn select(&mut self, cluster: &mut Cluster, rank: usize) -> bool {
+    fn select(&mut self, cluster: &mut Cluster, rank: usize, order: &Order) -> bool {
         let live = self.live;
         if self.others.is_empty() {
             return wake(&mut self.current, cluster, rank, live) && self.current.mask != 0;
@@ -268,7 +271,7 @@ impl Warp {
             wake(group, cluster, rank, live);
         }
         let runnable = self.others.iter().enumerate().filter(|(_, g)| g.wait.is_none());
-        match runnable.min_by_key(|(_, g)| g.key()).map(|(i, _)| i) {
+        match runnable.min_by_key(|(_, g)| g.key(order)).map(|(i, _)| i) {
             Some(i) => {
                 self.current = self.others.swap_remove(i);
                 true
@@ -299,10 +302,14 @@ impl Warp {
         }
     }
 
-    /// The pc at which the current group must let others look: theirs.
-    fn limit(&self) -> u32 {
+    /// The pc at which the current group must let others look: theirs, and the end of its block.
+    fn limit(&self, order: &Order) -> u32 {
+        if self.others.is_empty() {
+            return u32::MAX;
+        }
+        let end = order.block_end.get(self.current.pc as usize).copied().unwrap_or(u32::MAX);
         let same_depth = |g: &&Group| g.stack.len() == self.current.stack.len();
-        self.others.iter().filter(same_depth).filter(|g| g.pc > self.current.pc).map(|g| g.pc).min().unwrap_or(u32::MAX)
+        self.others.iter().filter(same_depth).filter(|g| g.pc > self.current.pc).map(|g| g.pc).min().unwrap_or(u32::MAX).min(end)
     }
 }
 
@@ -324,10 +331,10 @@ pub fn run(cx: &mut Cx<'_>, fuel: u32) -> Result<Stop, Box<Fault>> {
     let mut left = fuel;
     let program: &Program = cx.program;
     let stop = 'select: loop {
-        if !cx.warp.select(cx.cluster, cx.rank) {
+        if !cx.warp.select(cx.cluster, cx.rank, &program.order) {
             break if cx.warp.live == 0 { Stop::Done } else { Stop::Blocked };
         }
-        let limit = cx.warp.limit();
+        let limit = cx.warp.limit(&program.order);
         loop {
             let pc = cx.warp.current.pc;
             if pc >= limit {
