@@ -38,11 +38,13 @@ pub struct Config {
     pub allow: fn(OpKind) -> bool,
     /// Element types that may appear. `i32`, `i64`, `f32` and `bool` are always there.
     pub elems: fn(Elem) -> bool,
+    /// Layouts of packed operands.
+    pub layouts: &'static [Layout],
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { statements: 40, allow: |_| true, elems: |_| true }
+        Config { statements: 40, allow: |_| true, elems: |_| true, layouts: Layout::ALL }
     }
 }
 

@@ -3,7 +3,6 @@
 use super::generate::Gen;
 use crate::{
     AtomicKind, Attr, Attrs, Elem, Key, MemOrder, OpKind, Precision, Quant, ReduceKind, Scalar, TileType, Value,
-    layout::Layout,
 };
 
 type Statement = fn(&mut Gen) -> Option<Value>;
@@ -459,7 +458,7 @@ fn dot(g: &mut Gen) -> Option<Value> {
 fn rectangle(g: &mut Gen, quants: &[Quant]) -> (Value, Quant, usize, usize) {
     let quant = g.r.pick(quants);
     let block = quant.block().max(8);
-    let layout = if g.r.percent(50) { Layout::Gguf } else { Layout::Panel16 };
+    let layout = g.r.pick(g.config.layouts);
     let (k, n) = (block * (1 + g.r.below(2)), g.r.pick(&[1, 5, 16, 20, 32]));
     let matrix = g.packed_param(quant, layout, k, n);
     let (rows, columns) = (block, g.r.pick(&[4, 16]));
@@ -507,7 +506,7 @@ fn dequant(g: &mut Gen) -> Option<Value> {
 fn packed_gather(g: &mut Gen) -> Option<Value> {
     let quant = g.r.pick(Quant::ALL);
     let (k, n) = (quant.block().max(8), g.r.pick(&[1, 5, 20]));
-    let layout = if g.r.percent(50) { Layout::Gguf } else { Layout::Panel16 };
+    let layout = g.r.pick(g.config.layouts);
     let matrix = g.packed_param(quant, layout, k, n);
     let shape = g.shape();
     let index = [k, n].map(|extent| {
