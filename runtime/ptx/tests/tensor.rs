@@ -191,7 +191,10 @@ fn products_of_every_type_and_shape() {
         }
     }
     for (a, b) in [(&E4M3, &E4M3), (&E4M3, &E5M2), (&E5M2, &E4M3), (&E5M2, &E5M2)] {
-        check(a, b, 32, "f32", false);
+        for k in [16, 32] {
+            check(a, b, k, "f32", false);
+            check(a, b, k, "f16", false);
+        }
     }
 }
 
@@ -339,7 +342,7 @@ fn a_misaligned_matrix_row_is_named() {
     let said = fault.to_string();
     assert!(said.contains("no multiple of 16"), "{said}");
     assert!(said.contains("kernel rows") && said.contains("lane 1") && said.contains("kernel.rs:12:9"), "{said}");
-    assert!(said.contains("PTX line 10: ldmatrix.sync"), "{said}");
+    assert!(said.contains("PTX line 9: ldmatrix.sync"), "{said}");
 }
 
 #[test]

@@ -81,6 +81,10 @@ const TIMED: &[(&str, &str)] = &[
     ("ld.shared.b32", "ld.shared.b32 %r5, [%r4];"),
     ("st.shared.b32", "st.shared.b32 [%r4], %r1;"),
     ("ld.shared.v4.b32", "ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r9];"),
+    ("ldmatrix.x4", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5, %r6, %r7, %r8}, [%r9];"),
+    ("mma.m16n8k16.bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f4, %f5, %f6, %f7}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%f1, %f2, %f3, %f1};"),
+    ("mma.m16n8k32.s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%r1, %r2, %r3, %r1};"),
+    ("mma.m16n8k32.e4m3", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f4, %f5, %f6, %f7}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%f1, %f2, %f3, %f1};"),
     ("ld.global.b32", "ld.global.b32 %r5, [%rd3];"),
     ("st.global.b32", "st.global.b32 [%rd3], %r1;"),
     ("add.s32 half mask", "@%p1 add.s32 %r5, %r1, %r2;"),
@@ -113,7 +117,7 @@ fn time(instruction: &str, options: &Options) -> Result<f64, String> {
     const TRIPS: u32 = 1500;
     let body = vec![instruction; UNROLL].join("\n");
     let text = format!(
-        ".version 8.0\n.target sm_80\n.address_size 64\n.shared .align 16 .b8 buffer[4096];
+        ".version 8.4\n.target sm_90a\n.address_size 64\n.shared .align 16 .b8 buffer[4096];
          .visible .entry bench(.param .u64 data, .param .u32 trips) {{
          .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .f32 %f<10>;
          ld.param.u64 %rd1, [data]; ld.param.u32 %r10, [trips];
@@ -128,7 +132,7 @@ fn time(instruction: &str, options: &Options) -> Result<f64, String> {
          add.s32 %r14, %r14, 1; setp.lt.u32 %p3, %r14, %r10; @%p3 bra LOOP;
          ret; }}"
     );
-    let module = Module::parse(&text, "sm_80").map_err(|e| e.to_string())?;
+    let module = Module::parse(&text, "sm_90a").map_err(|e| e.to_string())?;
     let mut emulator = Emulator::new(options.clone());
     let data = emulator.memory.alloc_with("data", &[1; 4096]);
     let mut run = |trips: u32| -> Result<f64, String> {

@@ -14,9 +14,11 @@ pub mod data;
 pub mod float;
 pub mod half;
 pub mod integer;
+pub mod matrix_memory;
 pub mod memory;
 pub mod packed;
 pub mod special;
+pub mod tensor;
 pub mod warp;
 
 /// Every family's rows: the table of instructions.
@@ -33,9 +35,11 @@ const FAMILIES: &[&[Form]] = &[
     float::FORMS,
     half::FORMS,
     integer::FORMS,
+    matrix_memory::FORMS,
     memory::FORMS,
     packed::FORMS,
     special::FORMS,
+    tensor::FORMS,
     warp::FORMS,
 ];
 
