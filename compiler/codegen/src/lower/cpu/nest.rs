@@ -112,7 +112,7 @@ impl<'a, 'c> Cx<'a, 'c> {
     }
 
     /// Runs `f` in two versions, one for when everything that it touches in views lies inside them; of a large store in a
-    /// third, see [`super::stream`].
+    /// third, see `stream`.
     pub fn versioned(
         &mut self,
         reads: &[Value],
