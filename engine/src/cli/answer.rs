@@ -79,14 +79,17 @@ impl Answer {
     /// Says on standard error how long it took, and whether it was cut short.
     pub fn report(&self) {
         let rate = |(n, t): (usize, Duration)| n as f64 / t.as_secs_f64().max(1e-9);
+        let speed = match self.steps.0 {
+            0 => String::new(),
+            _ => format!(", {:.1} tokens/s", rate(self.steps)),
+        };
         let cut = self.cut.as_ref().map_or(String::new(), |why| format!(", {why}"));
         eprintln!(
-            "[prompt {}, {:.1} tokens/s, first token after {:.0} ms; answer {}, {:.1} tokens/s{cut}]",
+            "[prompt {}, {:.1} tokens/s, first token after {:.0} ms; answer {}{speed}{cut}]",
             counted(self.prompt.0, "token"),
             rate(self.prompt),
             self.prompt.1.as_secs_f64() * 1e3,
             counted(self.tokens.len(), "token"),
-            rate(self.steps),
         );
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct Load {
     /// Threads to compute with [default: one for each core, or what TEGULA_THREADS says]
     #[arg(short, long, value_parser = whole::<usize>(1..=MOST_THREADS as u64), allow_negative_numbers = true)]
     threads: Option<usize>,
-    /// What activations are multiplied in: 8-bit groups (fast), or f32 (close to the exact model, slow)
+    /// What activations are multiplied in
     #[arg(long, value_enum, default_value_t = Activations::Q8)]
     activations: Activations,
 }

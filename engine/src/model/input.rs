@@ -13,7 +13,7 @@ use tegula_kernels::{
 /// What activations are multiplied in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Activations {
-    /// Groups of 32 integers, as many bits as each product needs ([`Projection::bits`]): fast.
+    /// Groups of 32 integers of 8 bits, or of 16 where a product needs them: fast.
     Q8,
     /// f32, with weights dequantised on the way: close to the exact model, slow.
     F32,
