@@ -7,7 +7,9 @@
 
 use super::{
     async_copy::AsyncCopies,
+    bulk_groups::BulkGroups,
     cta::Cluster,
+    in_flight::Key,
     op::{Cx, Flow},
     program::{Inst, Program},
     regs::Regs,
@@ -28,6 +30,13 @@ pub enum Wait {
         /// Completions seen when the wait began.
         generation: u32,
     },
+    /// A phase of an mbarrier to be over.
+    Mbarrier {
+        /// Which barrier.
+        key: Key,
+        /// Its phase when the wait began.
+        phase: u64,
+    },
     /// The lanes of a member mask to arrive at the same instruction.
     Members(u32),
     /// A called function, from which the lanes have just returned. Never waited for: only given as woken.
@@ -39,14 +48,21 @@ impl Wait {
     fn over(&self, cluster: &mut Cluster, rank: usize, mask: u32, live: u32) -> bool {
         match *self {
             Wait::Barrier { id, generation } => cluster.ctas[rank].barrier_generation(id) != generation,
+            Wait::Mbarrier { key, phase } => cluster.phase_over(key, phase) != Some(false),
             Wait::Members(members) => members & live & !mask == 0,
             Wait::Callee => true,
         }
     }
 
     /// For the deadlock report.
-    pub fn describe(&self) -> String {
+    pub fn describe(&self, cluster: &Cluster) -> String {
         match self {
+            Wait::Mbarrier { key, phase } => {
+                let barrier = cluster.ctas.get(key.rank as usize).and_then(|c| c.mbarriers.peek(key.address));
+                let block = if key.rank == 0 { String::new() } else { format!(" of the cluster's block {}", key.rank) };
+                let state = barrier.map_or(format!("phase {phase}; there is no such barrier any more"), |b| b.describe());
+                format!("the mbarrier at shared address {:#x}{block}: {state}", key.address)
+            }
             Wait::Barrier { id, .. } => format!("barrier {id}"),
             Wait::Callee => "a function".into(),
             Wait::Members(members) => format!("the other lanes of member mask {members:#010x}"),
@@ -170,6 +186,10 @@ pub struct Warp {
     pub written: Vec<u32>,
     /// cp.async copies under way.
     pub copies: AsyncCopies,
+    /// Bulk copies out of shared memory under way.
+    pub bulk: BulkGroups,
+    /// Turns in a row that ended with other groups waiting for theirs.
+    starved: u32,
     /// Instructions executed, for %clock and the limit.
     pub executed: u64,
     live: u32,
@@ -199,6 +219,8 @@ impl Warp {
             cached: Region::EMPTY,
             written: vec![0; tracked_registers as usize],
             copies: AsyncCopies::default(),
+            bulk: BulkGroups::default(),
+            starved: 0,
             executed: 0,
             live,
         }
@@ -261,6 +283,7 @@ impl Warp {
     fn select(&mut self, cluster: &mut Cluster, rank: usize, order: &Order) -> bool {
         let live = self.live;
         if self.others.is_empty() {
+            self.starved = 0;
             return wake(&mut self.current, cluster, rank, live) && self.current.mask != 0;
         }
         let current = std::mem::take(&mut self.current);
@@ -270,8 +293,17 @@ impl Warp {
         for group in &mut self.others {
             wake(group, cluster, rank, live);
         }
-        let runnable = self.others.iter().enumerate().filter(|(_, g)| g.wait.is_none());
-        match runnable.min_by_key(|(_, g)| g.key(order)).map(|(i, _)| i) {
+        let mut runnable: Vec<usize> = (0..self.others.len()).filter(|i| self.others[*i].wait.is_none()).collect();
+        let key = |i: &usize| self.others[*i].key(order);
+        let next = match runnable.len() {
+            0 | 1 => runnable.first().copied(),
+            n if self.starved > 0 => {
+                runnable.sort_by_key(key);
+                Some(runnable[self.starved as usize % n])
+            }
+            _ => runnable.iter().copied().min_by_key(key),
+        };
+        match next {
             Some(i) => {
                 self.current = self.others.swap_remove(i);
                 true
@@ -341,6 +373,8 @@ pub fn run(cx: &mut Cx<'_>, fuel: u32) -> Result<Stop, Box<Fault>> {
                 continue 'select;
             }
             if left == 0 {
+                // Lanes that spin may wait for others of their own warp: those go first in the next turn.
+                cx.warp.starved = if cx.warp.others.is_empty() { 0 } else { cx.warp.starved.wrapping_add(1) };
                 break 'select Stop::Turn;
             }
             left -= 1;
