@@ -15,7 +15,7 @@ use std::{
 };
 use tegula_ir::{
     Loc,
-    protocol::{Meta, Request, Response, Site, SiteKind, read_frame, write_frame},
+    protocol::{self, Meta, Request, Response, Site, SiteKind, read_frame, write_frame},
 };
 
 /// A script that is such a compiler. The file using this needs a test `fake_compiler` that calls [`serve`].
@@ -80,7 +80,8 @@ fn answer(request: &Request, out: &mut File) {
         "hangs" => std::thread::sleep(std::time::Duration::from_secs(600)),
         "babbles" => out.write_all(b"Hello! I am a compiler.").unwrap(),
         "cuts" => {
-            out.write_all(b"TGLC\x01\0\0\0\xff\0\0\0half").unwrap();
+            let half = [b"TGLC", &protocol::VERSION.to_le_bytes()[..], b"\xff\0\0\0half"].concat();
+            out.write_all(&half).unwrap();
             std::process::exit(0);
         }
         "closes" => {
