@@ -39,10 +39,24 @@ fn bar(total: u64, message: String, template: &str) -> ProgressBar {
     }
 }
 
-/// The time left, once enough is done to tell: the first steps wait for kernels to be compiled.
+/// The time left.
 fn left(state: &ProgressState, to: &mut dyn fmt::Write) {
-    if state.fraction() >= 0.2 {
-        // A bar that cannot be written is not drawn.
-        let _ = write!(to, " ({:#} left)", HumanDuration(state.eta()));
+    // A bar that cannot be written is not drawn.
+    let _ = to.write_str(&time_left(state.fraction(), state.eta()));
+}
+
+/// The same, once enough is done to tell: the first steps wait for kernels to be compiled.
+fn time_left(done: f32, left: Duration) -> String {
+    if done < 0.2 { String::new() } else { format!(" ({:#} left)", HumanDuration(left)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_not_guessed_from_the_first_steps() {
+        assert_eq!(time_left(0.1, Duration::from_secs(180)), "");
+        assert_eq!(time_left(0.5, Duration::from_secs(180)), " (3m left)");
     }
 }

@@ -7,6 +7,7 @@ use tegula::Device;
 use tegula_engine::Error;
 use tegula_engine::gguf::{GgmlType, Gguf, Problem, Writer};
 use tegula_engine::model::{Activations, Decoder};
+use tegula_engine::session::Session;
 use tempfile::TempDir;
 
 /// Layers of the model made here.
@@ -148,6 +149,15 @@ fn logits_that_are_nan_are_an_error_and_not_an_empty_answer() {
         message.contains("error: no token can be chosen at position 1: the model's logits are all NaN"),
         "{message}"
     );
+}
+
+#[test]
+fn a_context_longer_than_the_model_was_made_for_is_refused() {
+    let file = Gguf::from_bytes("made.gguf", model(|_| (), 1.0)).unwrap();
+    let mut decoder = Decoder::load(&file, &Device::cpu(), Activations::Q8).unwrap();
+    assert!(Session::new(&mut decoder, 128).is_ok());
+    let error = Session::new(&mut decoder, 129).err().unwrap();
+    assert_eq!(error.to_string(), "a context of 129 tokens: the model was made for 128");
 }
 
 #[test]
