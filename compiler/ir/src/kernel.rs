@@ -2,6 +2,9 @@
 
 use crate::{attr::Attrs, loc::Loc, ops::OpKind, types::Type};
 
+/// How deep regions may nest in a kernel's body: passes and lowerings walk them recursively.
+pub const MOST_NESTED: usize = 256;
+
 /// A value: an index into [`Kernel::types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Value(pub u32);

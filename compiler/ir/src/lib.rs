@@ -31,7 +31,7 @@ pub mod verify;
 pub use attr::{AtomicKind, Attr, Attrs, Key, MemOrder, Precision, ReduceKind};
 pub use builder::Builder;
 pub use elem::{Class, Elem, Quant};
-pub use kernel::{Kernel, Op, Region, Value};
+pub use kernel::{Kernel, MOST_NESTED, Op, Region, Value};
 pub use loc::Loc;
 pub use ops::{Effect, Family, OpInfo, OpKind};
 pub use scalar::Scalar;

@@ -3,7 +3,7 @@
 use crate::{
     attr::{Attr, Attrs, Key, intern_sym},
     elem::{Elem, Quant},
-    kernel::{Kernel, Op, Region, Value},
+    kernel::{Kernel, MOST_NESTED, Op, Region, Value},
     loc::Loc,
     ops::OpKind,
     scalar::Scalar,
@@ -83,6 +83,8 @@ struct Parser<'t> {
     files: HashMap<String, std::sync::Arc<str>>,
     /// What to call the text in the locations of ops that have none.
     origin: Option<std::sync::Arc<str>>,
+    /// Regions around the token at hand, the kernel's body not counted.
+    depth: usize,
 }
 
 type R<T = ()> = Result<T, ParseError>;
@@ -104,10 +106,8 @@ impl Kernel {
             match token {
                 Ok(t) => tokens.push((t, span)),
                 Err(()) => {
-                    return Err(ParseError {
-                        line: line_of(span.start),
-                        message: format!("unexpected text `{}`", &text[span]),
-                    });
+                    let message = format!("unexpected text `{}`", text[span.clone()].escape_debug());
+                    return Err(ParseError { line: line_of(span.start), message });
                 }
             }
         }
@@ -119,6 +119,7 @@ impl Kernel {
             names: HashMap::new(),
             files: HashMap::new(),
             origin,
+            depth: 0,
         };
         p.kernel()?;
         if p.at < p.tokens.len() {
@@ -321,6 +322,10 @@ impl Parser<'_> {
 
     fn region(&mut self) -> R<Region> {
         self.expect("{")?;
+        self.depth += 1;
+        if self.depth > MOST_NESTED {
+            return self.error(format!("regions nest deeper than {MOST_NESTED}"));
+        }
         let mut r = Region::default();
         if self.eat("(") {
             while !self.eat(")") {
@@ -339,6 +344,7 @@ impl Parser<'_> {
         }
         r.yields = self.uses()?;
         self.expect("}")?;
+        self.depth -= 1;
         Ok(r)
     }
 

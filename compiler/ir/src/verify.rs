@@ -1,7 +1,7 @@
 //! The verifier: every value defined once and used where it is visible, every op by its type rule.
 
 use crate::{
-    kernel::{Kernel, Op, Region, Value},
+    kernel::{Kernel, MOST_NESTED, Op, Region, Value},
     loc::Loc,
     ops::{Effect, OpKind},
     types::Type,
@@ -25,7 +25,7 @@ impl Kernel {
     /// Checks the whole kernel; the first fault is the error.
     pub fn verify(&self) -> Result<(), VerifyError> {
         let mut v =
-            Verifier { kernel: self, visible: vec![false; self.types.len()], defined: vec![false; self.types.len()] };
+            Verifier { kernel: self, visible: vec![false; self.types.len()], defined: vec![false; self.types.len()], depth: 0 };
         let top = |message: String| VerifyError {
             kernel: self.name.clone(),
             op: "kernel".into(),
@@ -44,12 +44,25 @@ impl Kernel {
                 Type::QTile(q) => &[q.k, q.n],
                 _ => continue,
             };
-            if shape.contains(&0) {
-                return Err(top(format!("value %{i} has an empty shape: `{t}`")));
-            }
-            if shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).is_none_or(|n| n > i32::MAX as usize) {
-                return Err(top(format!("value %{i} has more than 2^31 - 1 elements: `{t}`")));
-            }
+            let wrong = if shape.contains(&0) {
+                "an empty shape"
+            } else if shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).is_none_or(|n| n > i32::MAX as usize) {
+                "more than 2^31 - 1 elements"
+            } else {
+                continue;
+            };
+            let mut at = None;
+            self.body.walk(&mut |op| {
+                let args = op.regions.iter().flat_map(|r| &r.args);
+                if op.results.iter().chain(args).any(|v| v.0 as usize == i) {
+                    at = Some((op.kind.name(), op.loc.clone()));
+                }
+            });
+            let message = format!("value %{i} has {wrong}: `{t}`");
+            return Err(match at {
+                Some((op, loc)) => VerifyError { kernel: self.name.clone(), op: op.into(), loc, message },
+                None => top(message),
+            });
         }
         v.region(&self.body).map_err(|(op, message)| match op {
             Some((kind, loc)) => VerifyError { kernel: self.name.clone(), op: kind.name().into(), loc, message },
@@ -62,6 +75,8 @@ struct Verifier<'k> {
     kernel: &'k Kernel,
     visible: Vec<bool>,
     defined: Vec<bool>,
+    /// Regions around the op at hand.
+    depth: usize,
 }
 
 type Fault = (Option<(OpKind, Loc)>, String);
@@ -87,6 +102,7 @@ impl Verifier<'_> {
     }
 
     fn region(&mut self, r: &Region) -> Result<(), Fault> {
+        self.depth += 1;
         for &a in &r.args {
             self.define(a).map_err(|m| (None, m))?;
         }
@@ -96,6 +112,7 @@ impl Verifier<'_> {
         for &y in &r.yields {
             self.use_of(y).map_err(|m| (None, m))?;
         }
+        self.depth -= 1;
         // What the region defined ends with it.
         for &v in r.args.iter().chain(r.ops.iter().flat_map(|op| &op.results)) {
             self.visible[v.0 as usize] = false;
@@ -115,6 +132,9 @@ impl Verifier<'_> {
         };
         if op.regions.len() != regions {
             return Err(fault(format!("has {regions} regions, found {}", op.regions.len())));
+        }
+        if !op.regions.is_empty() && self.depth > MOST_NESTED {
+            return Err(fault(format!("regions nest deeper than {MOST_NESTED}")));
         }
         for r in &op.regions {
             self.region(r).map_err(|(at, m)| (at.or_else(|| Some((op.kind, op.loc.clone()))), m))?;

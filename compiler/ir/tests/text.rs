@@ -72,3 +72,46 @@ fn verifier_names_op_and_line() {
     let e = Kernel::parse(&text).unwrap().verify().unwrap_err();
     assert_eq!(e.to_string(), "src/k.rs:6:5: `reduce` in kernel `demo::sum`: axis 2 does not exist in rank 2");
 }
+
+/// `if` in `if`, so deep, each on a line of its own.
+fn nested(depth: usize) -> String {
+    let mut text = "kernel @k(%0 \"c\": bool) {\n".to_string();
+    text += &"if %0 {\n".repeat(depth);
+    text += &"yield } { yield }\n".repeat(depth);
+    text + "}\n"
+}
+
+#[test]
+fn regions_nest_to_a_limit_that_the_error_names_with_the_line() {
+    Kernel::parse(&nested(MOST_NESTED)).unwrap().verify().unwrap();
+    let e = Kernel::parse(&nested(20_000)).unwrap_err();
+    assert_eq!(e.line, MOST_NESTED + 2, "{e}");
+    assert_eq!(e.message, "regions nest deeper than 256");
+}
+
+#[test]
+fn built_kernels_nest_to_the_same_limit() {
+    let build = |depth: usize| {
+        let mut b = Builder::new("deep");
+        let c = b.param("c", Type::scalar(Elem::Bool));
+        (0..depth).for_each(|_| drop(b.open(&[])));
+        for i in 0..depth {
+            let then = b.close(vec![]);
+            b.op(OpKind::If, &[c], &[], Attrs::new(), vec![then, Region::default()], Loc::new("k.rs", i as u32 + 1, 1));
+        }
+        b.finish().verify()
+    };
+    build(MOST_NESTED).unwrap();
+    let e = build(MOST_NESTED + 1).unwrap_err();
+    assert!(e.message.contains("nest deeper than 256"), "{e}");
+    assert_eq!((&*e.loc.file, e.loc.line), ("k.rs", 1), "the innermost");
+}
+
+#[test]
+fn a_value_of_a_wrong_type_is_told_with_the_op_that_makes_it() {
+    let text = "kernel @k() {\n%0 = const {value = 1: i32} : tile<i32, 4, 0> @ \"a.rs\":7:9\n}";
+    let e = Kernel::parse(text).unwrap().verify().unwrap_err();
+    assert_eq!(e.to_string(), "a.rs:7:9: `const` in kernel `k`: value %0 has an empty shape: `tile<i32, 4, 0>`");
+    let e = Kernel::parse("\u{feff}kernel @k() {\n}").unwrap_err();
+    assert!(e.message.contains("\\u{feff}"), "{e}");
+}
