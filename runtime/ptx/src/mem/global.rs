@@ -33,10 +33,31 @@ impl Bytes {
     }
 }
 
+/// Where an allocation's bytes are.
+enum Data {
+    Own(Bytes),
+    /// The host's, lent to the device: see [`Memory::map`].
+    Lent(*mut u8),
+}
+
+// SAFETY: as for `Bytes`; lent memory is reachable for as long as the memory uses it, by the contract of `map`.
+unsafe impl Sync for Data {}
+// SAFETY: as above.
+unsafe impl Send for Data {}
+
+impl Data {
+    fn ptr(&self) -> *mut u8 {
+        match self {
+            Data::Own(bytes) => bytes.ptr(),
+            Data::Lent(ptr) => *ptr,
+        }
+    }
+}
+
 struct Allocation {
     address: u64,
     len: u64,
-    data: Bytes,
+    data: Data,
     /// One byte per byte: 1 where something was written. None when all of it is initialised.
     shadow: Option<Bytes>,
     name: String,
@@ -78,19 +99,35 @@ impl Memory {
     /// Allocates `bytes`, uninitialised (they read as zero, and strict mode says so), and gives the address. `name` is
     /// for messages.
     pub fn alloc(&mut self, name: &str, bytes: usize) -> u64 {
-        let address = self
-            .allocations
-            .last()
-            .map_or(GLOBAL_BASE, |a| (a.address + a.len + GAP).next_multiple_of(ALIGN));
-        self.allocations.push(Allocation {
-            address,
-            len: bytes as u64,
-            data: Bytes::new(bytes),
-            shadow: Some(Bytes::new(bytes)),
-            name: name.to_string(),
-            read_only: false,
-            freed: false,
-        });
+        self.place(name, bytes, 0, Data::Own(Bytes::new(bytes)), Some(Bytes::new(bytes)), false)
+    }
+
+    /// Lends `bytes` bytes of the host to the device, without a copy, and gives their address, which is aligned as `ptr` is,
+    /// up to 64 bytes. `initialised`: whether they mean something; otherwise strict mode reports reads before writes.
+    /// Several allocations may share host bytes.
+    ///
+    /// # Safety
+    /// As long as this memory lives, or until the allocation is freed: `ptr` is valid for reads of `bytes` bytes, and for
+    /// writes unless `read_only`; while a launch runs, nobody else touches what its kernel touches.
+    pub unsafe fn map(&mut self, name: &str, ptr: *mut u8, bytes: usize, read_only: bool, initialised: bool) -> u64 {
+        let shadow = (!initialised).then(|| Bytes::new(bytes));
+        self.place(name, bytes, ptr.addr() as u64 % 64, Data::Lent(ptr), shadow, read_only)
+    }
+
+    /// Adds an allocation `skew` bytes past an aligned address.
+    fn place(
+        &mut self,
+        name: &str,
+        bytes: usize,
+        skew: u64,
+        data: Data,
+        shadow: Option<Bytes>,
+        read_only: bool,
+    ) -> u64 {
+        let free = self.allocations.last().map_or(GLOBAL_BASE, |a| a.address + a.len + GAP);
+        let address = free.next_multiple_of(ALIGN) + skew;
+        let (len, name) = (bytes as u64, name.to_string());
+        self.allocations.push(Allocation { address, len, data, shadow, name, read_only, freed: false });
         address
     }
 
@@ -118,7 +155,7 @@ impl Memory {
             Some(i) if self.allocations[i].address == address && !self.allocations[i].freed => {
                 let a = &mut self.allocations[i];
                 a.freed = true;
-                a.data = Bytes::new(0);
+                a.data = Data::Own(Bytes::new(0));
                 a.shadow = None;
                 Ok(())
             }
@@ -130,6 +167,9 @@ impl Memory {
     pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryError> {
         let i = self.range(address, bytes.len(), "write")?;
         let a = &mut self.allocations[i];
+        if a.read_only {
+            return Err(MemoryError(format!("write at {address:#x}: `{}` is read-only", a.name)));
+        }
         let at = (address - a.address) as usize;
         if let Some(shadow) = &a.shadow {
             if bytes.len() as u64 == a.len {
@@ -218,6 +258,22 @@ mod tests {
         memory.write(a + 3, &[1, 2, 3]).unwrap();
         assert_eq!(memory.read_vec(a + 2, 5).unwrap(), [0, 1, 2, 3, 0]);
         assert_eq!(memory.read_vec(b, 33).unwrap(), [7; 33]);
+    }
+
+    #[test]
+    fn lent_memory_is_the_hosts_own_and_as_aligned() {
+        let mut memory = Memory::new();
+        let mut words = [5u64; 40];
+        let ptr = words.as_mut_ptr().cast::<u8>();
+        // SAFETY: the words outlive the memory, which alone uses them meanwhile.
+        let (a, b) = unsafe { (memory.map("a", ptr.add(8), 64, false, true), memory.map("b", ptr, 320, true, true)) };
+        assert_eq!((a % 64, b % 64), ((ptr.addr() as u64 + 8) % 64, ptr.addr() as u64 % 64));
+        memory.write(a + 8, &7u64.to_le_bytes()).unwrap();
+        assert_eq!(memory.read_vec(b + 16, 8).unwrap(), 7u64.to_le_bytes());
+        assert!(memory.write(b, &[0; 8]).unwrap_err().to_string().contains("`b` is read-only"));
+        memory.free(a).unwrap();
+        assert!(memory.read_vec(a, 1).is_err());
+        assert_eq!(words[2], 7);
     }
 
     #[test]
