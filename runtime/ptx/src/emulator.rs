@@ -36,13 +36,16 @@ pub struct Strict {
     pub registers: bool,
     /// `.aligned` instructions must be executed by whole warps.
     pub participation: bool,
+    /// Accesses to shared memory that nothing orders are faults, as are asynchronous reads of what no proxy fence
+    /// published.
+    pub races: bool,
 }
 
 impl Strict {
     /// Everything.
-    pub const ON: Strict = Strict { alignment: true, memory: true, registers: true, participation: true };
+    pub const ON: Strict = Strict { alignment: true, memory: true, registers: true, participation: true, races: true };
     /// Nothing but bounds.
-    pub const OFF: Strict = Strict { alignment: false, memory: false, registers: false, participation: false };
+    pub const OFF: Strict = Strict { alignment: false, memory: false, registers: false, participation: false, races: false };
 }
 
 /// How to run.

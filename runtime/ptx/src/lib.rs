@@ -40,6 +40,7 @@ pub mod exec;
 pub mod isa;
 pub mod mem;
 pub mod num;
+pub mod tensor_map;
 pub mod text;
 pub mod types;
 
@@ -51,3 +52,4 @@ pub use exec::{
     fault::{Fault, FaultKind},
 };
 pub use mem::global::Memory;
+pub use tensor_map::TensorMap;

@@ -38,7 +38,7 @@ unsafe impl Send for Copy {}
 
 impl Copy {
     /// Moves the bytes.
-    fn perform(&self) {
+    pub fn perform(&self) {
         // SAFETY: both ends were located (bounds, write permission) when the copy was issued, and neither global nor
         // shared memory moves while the launch runs.
         unsafe {
@@ -51,6 +51,11 @@ impl Copy {
         if completion == Completion::Late {
             self.perform();
         }
+        self.settle();
+    }
+
+    /// The destination may be read from now on.
+    pub fn settle(&self) {
         if !self.shadow.is_null() {
             // SAFETY: the shadow is as long as the destination, see `perform`.
             unsafe { ptr::write_bytes(self.shadow, WRITTEN, self.bytes) };
@@ -123,6 +128,17 @@ impl AsyncCopies {
             }
             !mine
         });
+    }
+
+    /// Takes a lane's copies out, committed or not, oldest first.
+    pub fn take(&mut self, lane: u8) -> Vec<Copy> {
+        let mut out = Vec::new();
+        for list in self.groups.iter_mut().map(|(_, copies)| copies).chain([&mut self.open]) {
+            let (mine, rest) = list.drain(..).partition(|c| c.lane == lane);
+            *list = rest;
+            out.extend::<Vec<Copy>>(mine);
+        }
+        out
     }
 
     fn tidy(&mut self) {

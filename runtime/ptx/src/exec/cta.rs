@@ -1,7 +1,11 @@
 //! A block (CTA), its barriers, and the cluster of blocks that one host thread runs.
 
-use super::fault::{Fault, FaultKind};
-use crate::mem::{shared::Shared, watch::{Order, Watch}};
+use super::{
+    fault::{Fault, FaultKind},
+    in_flight::{Key, Transit},
+    mbarrier::Mbarriers,
+};
+use crate::mem::{races::Races, shared::Shared};
 
 /// Barriers of a block.
 pub const BARRIERS: usize = 16;
@@ -36,15 +40,15 @@ pub struct Cta {
     pub shared: Shared,
     /// Lanes of each warp that have not exited.
     pub live: [u32; 32],
-    /// Race detector of its shared memory.
-    pub watch: Option<Box<dyn Watch>>,
+    /// Its mbarriers.
+    pub mbarriers: Mbarriers,
     barriers: [Barrier; BARRIERS],
 }
 
 impl Cta {
     /// A block whose warps have the given lanes.
     pub fn new(index: [u32; 3], shared: Shared, live: [u32; 32]) -> Cta {
-        Cta { index, shared, live, watch: None, barriers: [Barrier::NEW; BARRIERS] }
+        Cta { index, shared, live, mbarriers: Mbarriers::default(), barriers: [Barrier::NEW; BARRIERS] }
     }
 
     /// Completions of a barrier.
@@ -104,13 +108,12 @@ impl Cta {
         if !barrier.open {
             return;
         }
-        let (mut there, mut missing, mut warps) = (0, false, 0u32);
-        for (w, (arrived, live)) in barrier.arrived.iter().zip(&self.live).enumerate() {
+        let (mut there, mut missing) = (0, false);
+        for (arrived, live) in barrier.arrived.iter().zip(&self.live) {
             let complete = live & !arrived == 0;
             // An exited warp that arrived before (bar.arrive, then exit) still counts.
             if *arrived != 0 && complete {
                 there += 32;
-                warps |= 1 << w;
             }
             missing |= !complete;
         }
@@ -120,9 +123,6 @@ impl Cta {
             barrier.arrived = [0; 32];
             barrier.result = std::mem::take(&mut barrier.votes);
             barrier.open = false;
-            if let Some(watch) = &mut self.watch {
-                watch.ordered(Order::Barrier { warps });
-            }
         }
     }
 }
@@ -131,6 +131,16 @@ impl Cta {
 pub struct Cluster {
     /// By rank.
     pub ctas: Vec<Cta>,
-    /// Whether any block has a watch.
-    pub watched: bool,
+    /// The detector of races, in strict mode.
+    pub races: Option<Box<Races>>,
+    /// Copies that complete on mbarriers.
+    pub transit: Transit,
+}
+
+impl Cluster {
+    /// Whether `phase` of an mbarrier is over; None when there is no such barrier.
+    pub fn phase_over(&mut self, key: Key, phase: u64) -> Option<bool> {
+        let cta = self.ctas.get_mut(key.rank as usize)?;
+        self.transit.over(key, phase, &mut cta.mbarriers)
+    }
 }

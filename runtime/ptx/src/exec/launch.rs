@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Options,
     counters::Counters,
-    mem::{GLOBAL_BASE, RANK_SHIFT, SHARED_BASE, access::Region, global::Memory, shared::Shared},
+    mem::{GLOBAL_BASE, RANK_SHIFT, SHARED_BASE, access::Region, global::Memory, races::Races, shared::Shared},
 };
 use std::{
     collections::VecDeque,
@@ -246,7 +246,9 @@ impl Running {
             warps.push(mine);
         }
         let left = (ranks * count) as usize;
-        Running { cluster: Cluster { ctas, watched: false }, warps, left, executed: 0 }
+        let watched = strict.races && launch.shared_bytes() > 0;
+        let races = watched.then(|| Box::new(Races::new(ranks as usize, count as usize, launch.shared_bytes())));
+        Running { cluster: Cluster { ctas, races, transit: Default::default() }, warps, left, executed: 0 }
     }
 
     /// Lets the warps take turns. True when all are done, false when others should have a go first.
@@ -309,7 +311,7 @@ impl Running {
                         "\n  block ({x}, {y}, {z}) warp {} lanes {:#010x} wait at PTX line {line} for {}",
                         warp.index,
                         group.mask,
-                        wait.describe()
+                        wait.describe(&self.cluster)
                     ));
                 }
             }

@@ -1,7 +1,7 @@
 //! An executable instruction, and what it sees of the machine.
 
 use super::{cta::Cluster, fault::Fault, launch::Launch, program::Program, regs::Pred, warp::Warp};
-use crate::counters::Counters;
+use crate::{counters::Counters, mem::watch::Order};
 
 /// An instruction of the flat program. Its operands are fields of the implementing type; the decoder made them.
 pub trait Op: Send + Sync {
@@ -62,6 +62,14 @@ impl Cx<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// Tells the detector of races, if there is one, what orders this warp with others.
+    #[inline]
+    pub fn order(&mut self, order: Order) {
+        if let Some(races) = &mut self.cluster.races {
+            races.ordered(self.rank, self.warp.index, order);
+        }
     }
 
     /// Sets predicate `p` (if any) in the lanes of `mask`.

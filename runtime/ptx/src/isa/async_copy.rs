@@ -16,7 +16,7 @@ use crate::{
     mem::{
         Space,
         access::{Address, Request, locate},
-        watch::Touch,
+        watch::{Order, Touch},
     },
     text::ast::Operand,
 };
@@ -69,7 +69,7 @@ impl Op for CopyOp {
             let at = locate(cx, class, self.from, request)?;
             (0..32).filter(|l| class >> l & 1 == 1).for_each(|l| from[l] = at.ptr(l));
         }
-        let request = Request { space: Space::Shared, bytes, align: bytes, touch: Touch::AsyncWrite };
+        let request = Request { space: Space::Shared, bytes, align: bytes, touch: Touch::CopyWrite };
         let at = locate(cx, mask, self.to, request)?;
         let completion = cx.launch.completion();
         for lane in (0..32).filter(|l| mask >> l & 1 == 1) {
@@ -132,6 +132,9 @@ impl Op for Wait {
             Some(pending) => cx.warp.copies.wait(mask, pending, completion),
             None => cx.warp.copies.finish(mask, completion),
         }
+        let (rank, warp) = (cx.rank as u8, cx.warp.index as u8);
+        cx.cluster.transit.finish_copies(rank, warp, mask, &mut cx.cluster.ctas);
+        cx.order(Order::Waited);
         Ok(Flow::Next)
     }
 }

@@ -37,6 +37,43 @@ pub const FORMS: &[Form] =
 /// New value from old, operand and (for cas) second operand, as bits.
 type Update = fn(u128, u128, u128) -> u128;
 
+/// An update by an operand of a known width, for bulk reductions.
+#[derive(Clone, Copy, Debug)]
+pub struct Fold {
+    update: Update,
+    /// Bytes of an element: 2, 4 or 8.
+    pub width: usize,
+}
+
+impl Fold {
+    /// Operation `op` on elements of type `ty`. Bit operations take any integer type.
+    pub fn of(op: &str, ty: Ty) -> Option<Fold> {
+        let ty = match (op, ty.bytes(), ty.integer()) {
+            ("and" | "or" | "xor", 4, true) => Ty::B32,
+            ("and" | "or" | "xor", 8, true) => Ty::B64,
+            _ => ty,
+        };
+        let update = update(op, ty, false).filter(|_| op != "exch" && op != "cas")?;
+        Some(Fold { update, width: ty.bytes() })
+    }
+
+    /// Combines an operand into memory, atomically towards other host threads.
+    ///
+    /// # Safety
+    /// `to` must be valid and aligned for the width.
+    pub unsafe fn apply(self, to: *mut u8, operand: u64) {
+        let f = |old: u128| (self.update)(old, operand as u128, 0);
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.width {
+                2 => swap16(to, f),
+                4 => swap32(to, f),
+                _ => swap64(to, f),
+            };
+        }
+    }
+}
+
 /// 128-bit atomics have no host instruction that can be relied upon.
 static WIDE: Mutex<()> = Mutex::new(());
 

@@ -12,7 +12,7 @@ use crate::{
         regs::{Pred, PredIn, Slot},
         warp::Wait,
     },
-    mem::watch::Order,
+    mem::watch::{Order, Sync},
     text::ast::Operand,
     types::Ty,
 };
@@ -74,7 +74,9 @@ impl Op for Barrier {
             Ok(id) if id < 16 => id,
             _ => return Err(Fault::new(FaultKind::Operand, format!("barrier {id} does not exist: 0 to 15 do"))),
         };
+        let point = Sync::Barrier(cx.rank as u8, id);
         if let Some(Wait::Barrier { .. }) = cx.warp.take_woken() {
+            cx.order(Order::Acquire(point));
             let (yes, all) = cx.cluster.ctas[cx.rank].barrier_votes(id);
             match self.result {
                 Result::None => {}
@@ -90,6 +92,7 @@ impl Op for Barrier {
         let expected = self.threads.map(|t| cx.warp.regs.lane::<u32>(t, first));
         let votes = self.vote.map(|v| cx.warp.regs.pred_in(v));
         let warp = cx.warp.index;
+        cx.order(Order::Release(point));
         let generation = cx.cluster.ctas[cx.rank].arrive(id, warp, mask, expected, votes)?;
         if self.what == What::Arrive {
             return Ok(Flow::Next);
@@ -156,10 +159,6 @@ impl Op for WarpSync {
         let members = cx.warp.regs.lane::<u32>(self.0, first);
         if !meet(cx, mask, members)? {
             return Ok(Flow::Blocked);
-        }
-        let warp = cx.warp.index;
-        if let Some(watch) = &mut cx.cluster.ctas[cx.rank].watch {
-            watch.ordered(Order::Warp { warp, mask });
         }
         Ok(Flow::Next)
     }

@@ -101,6 +101,7 @@ impl Op for Exit {
         }
         let completion = cx.launch.completion();
         cx.warp.copies.finish(mask, completion);
+        cx.warp.bulk.finish(mask);
         cx.warp.exit(mask);
         let live = cx.warp.live();
         cx.cluster.ctas[cx.rank].exit(cx.warp.index, live);

@@ -6,6 +6,7 @@ pub mod async_copy;
 pub mod atomic;
 pub mod barrier;
 pub mod bits;
+pub mod bulk;
 pub mod call;
 pub mod compare;
 pub mod control;
@@ -15,10 +16,12 @@ pub mod float;
 pub mod half;
 pub mod integer;
 pub mod matrix_memory;
+pub mod mbarrier;
 pub mod memory;
 pub mod packed;
 pub mod special;
 pub mod tensor;
+pub mod tensor_copy;
 pub mod warp;
 
 /// Every family's rows: the table of instructions.
@@ -27,6 +30,7 @@ const FAMILIES: &[&[Form]] = &[
     atomic::FORMS,
     barrier::FORMS,
     bits::FORMS,
+    bulk::FORMS,
     call::FORMS,
     compare::FORMS,
     control::FORMS,
@@ -36,10 +40,12 @@ const FAMILIES: &[&[Form]] = &[
     half::FORMS,
     integer::FORMS,
     matrix_memory::FORMS,
+    mbarrier::FORMS,
     memory::FORMS,
     packed::FORMS,
     special::FORMS,
     tensor::FORMS,
+    tensor_copy::FORMS,
     warp::FORMS,
 ];
 

@@ -6,7 +6,8 @@
 
 use super::{
     GLOBAL_BASE, LOCAL_BASE, RANK_SHIFT, SHARED_BASE, Space, WINDOW_BITS, space_of, traffic,
-    watch::{Touch, Touched},
+    races::Access,
+    watch::Touch,
 };
 use crate::exec::{
     fault::{Fault, FaultKind},
@@ -151,16 +152,15 @@ fn summarise_body(regs: &Regs, address: Address, mask: u32, bytes: u64) -> Summa
         }
     }
     let (mut low, mut high, mut bits) = (a[0], a[0], a[0]);
-    let mut contiguous = true;
-    for i in 1..32 {
-        low = if a[i] < low { a[i] } else { low };
-        high = if a[i] > high { a[i] } else { high };
-        bits |= a[i];
-    }
+    // Or-reductions and minima become vector code; a chain of && does not.
+    let mut apart = 0;
     for i in 0..32 {
-        contiguous &= a[i] == a[0].wrapping_add(i as u64 * bytes);
+        low = low.min(a[i]);
+        high = high.max(a[i]);
+        bits |= a[i];
+        apart |= a[i] ^ a[0].wrapping_add(i as u64 * bytes);
     }
-    Summary { addresses: a, low, high, bits, contiguous: contiguous && mask == !0 }
+    Summary { addresses: a, low, high, bits, contiguous: apart == 0 && mask == !0 }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -336,11 +336,11 @@ fn finish(cx: &mut Cx<'_>, mask: u32, at: &Located, request: Request) -> Result<
             check_initialised(cx, mask, at, request)?;
         }
         if writes {
-            mark(mask, at, request.bytes, if request.touch == Touch::AsyncWrite { PENDING } else { WRITTEN });
+            mark(mask, at, request.bytes, if matches!(request.touch, Touch::AsyncWrite | Touch::CopyWrite) { PENDING } else { WRITTEN });
         }
     }
     if at.space == Space::Shared {
-        if cx.cluster.watched {
+        if cx.cluster.races.is_some() {
             watch(cx, mask, at, request)?;
         }
         if cx.launch.options.count_traffic {
@@ -365,7 +365,8 @@ fn check_initialised(cx: &Cx<'_>, mask: u32, at: &Located, request: Request) -> 
         if shadow.is_null() {
             continue;
         }
-        for byte in 0..request.bytes {
+        let used = if let Touch::ReadSome(mask) = request.touch { mask } else { !0 };
+        for byte in (0..request.bytes).filter(|b| *b >= 32 || used >> b & 1 == 1) {
             // SAFETY: the lane's bytes lie in its region; the shadow is as long.
             match unsafe { *shadow.add(byte) } {
                 WRITTEN => {}
@@ -396,29 +397,25 @@ pub fn mark(mask: u32, at: &Located, bytes: usize, state: u8) {
 
 #[cold]
 fn watch(cx: &mut Cx<'_>, mask: u32, at: &Located, request: Request) -> Result<(), Box<Fault>> {
+    let line = cx.program.code[cx.warp.current.pc as usize].line;
+    let (rank, warp, touch) = (cx.rank, cx.warp.index, request.touch);
     // Whose memory: found again from the region, since lanes may name several blocks.
     for owner in 0..cx.cluster.ctas.len() {
         let base = cx.cluster.ctas[owner].shared.region().base;
         let mine = (0..32).fold(0u32, |m, lane| {
             let region = at.each.as_ref().map_or(&at.region, |e| &e[lane]);
             m | ((region.base == base) as u32) << lane
-        });
-        if mine & mask == 0 {
-            continue;
+        }) & mask;
+        let Some(races) = &mut cx.cluster.races else { return Ok(()) };
+        if at.contiguous && mine == !0 {
+            let offset = (at.addresses[0] - SHARED_BASE) as usize;
+            return races.touched(&Access { touch, owner, rank, warp, offset, bytes: request.bytes * 32, line });
         }
-        let offsets = at.addresses.map(|a| a.wrapping_sub(SHARED_BASE));
-        let touched = Touched {
-            touch: request.touch,
-            owner,
-            rank: cx.rank,
-            warp: cx.warp.index,
-            mask: mine & mask,
-            offsets: &offsets,
-            bytes: request.bytes,
-            line: cx.program.code[cx.warp.current.pc as usize].line,
-        };
-        if let Some(watch) = &mut cx.cluster.ctas[owner].watch {
-            watch.touched(&touched)?;
+        for lane in (0..32).filter(|l| mine >> l & 1 == 1) {
+            let offset = (at.addresses[lane] - SHARED_BASE) as usize;
+            races
+                .touched(&Access { touch, owner, rank, warp, offset, bytes: request.bytes, line })
+                .map_err(|fault| fault.at_lane(lane))?;
         }
     }
     Ok(())

@@ -9,6 +9,7 @@
 
 pub mod access;
 pub mod global;
+pub mod races;
 pub mod shared;
 pub mod traffic;
 pub mod watch;

@@ -6,6 +6,17 @@ use crate::counters::Counters;
 /// A global request: the 32-byte sectors that it touches.
 pub fn global(counters: &mut Counters, mask: u32, at: &Located, bytes: usize) {
     counters.global_requests += 1;
+    if bytes > 32 {
+        // A bulk copy: whole sectors, one run a lane.
+        let sectors = (0..32).filter(|l| mask >> l & 1 == 1).map(|l| {
+            let first = at.addresses[l] >> 5;
+            ((at.addresses[l] + bytes as u64 - 1) >> 5) - first + 1
+        });
+        let sectors: u64 = sectors.sum();
+        counters.global_sectors += sectors;
+        counters.global_sectors_ideal += sectors;
+        return;
+    }
     let total = mask.count_ones() as usize * bytes;
     counters.global_sectors_ideal += total.div_ceil(32) as u64;
     let sector = |lane: usize| at.addresses[lane] >> 5;
@@ -46,6 +57,10 @@ pub fn global(counters: &mut Counters, mask: u32, at: &Located, bytes: usize) {
 
 /// A shared request: passes over the banks. Accesses of 8 and 16 bytes are served in 2 and 4 parts of the warp.
 pub fn shared(counters: &mut Counters, mask: u32, at: &Located, bytes: usize) {
+    if bytes > 32 {
+        // Bulk copies have no conflicts.
+        return;
+    }
     counters.shared_requests += 1;
     let parts = bytes.div_ceil(4).max(1).min(4);
     if at.contiguous {

@@ -1,15 +1,14 @@
-//! Where a detector of shared-memory races listens.
-//!
-//! Every access of a warp to shared memory, and every event that orders threads, passes here when a watch is installed
-//! in [`crate::exec::cta::Cta::watch`]; without one it costs a test of a pointer.
+//! What the detector of races ([`super::races`]) hears of: accesses to shared memory and what orders them.
 
-use crate::exec::fault::Fault;
+use crate::exec::in_flight::Key;
 
 /// How shared memory is touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// A plain load.
     Read,
+    /// A plain load of which only the bytes of this mask matter: compilers widen loads over gaps.
+    ReadSome(u32),
     /// A plain store.
     Write,
     /// A load with a memory order (`.relaxed`, `.acquire`, `.volatile`).
@@ -20,69 +19,50 @@ pub enum Touch {
     Atomic,
     /// A read by the asynchronous proxy (bulk copies out of shared memory, wgmma).
     AsyncRead,
-    /// A write by the asynchronous proxy or by cp.async.
+    /// A write by the asynchronous proxy (bulk copies).
     AsyncWrite,
+    /// A write by cp.async.
+    CopyWrite,
+    /// Something with its own rules that neither reads nor writes data (mbarriers).
+    Sync,
 }
 
 impl Touch {
     /// Whether it reads.
     pub fn reads(self) -> bool {
-        matches!(self, Touch::Read | Touch::StrongRead | Touch::Atomic | Touch::AsyncRead)
+        matches!(self, Touch::Read | Touch::ReadSome(_) | Touch::StrongRead | Touch::Atomic | Touch::AsyncRead)
     }
 
     /// Whether it writes.
     pub fn writes(self) -> bool {
-        matches!(self, Touch::Write | Touch::StrongWrite | Touch::Atomic | Touch::AsyncWrite)
+        matches!(self, Touch::Write | Touch::StrongWrite | Touch::Atomic | Touch::AsyncWrite | Touch::CopyWrite)
     }
 }
 
-/// One warp's access.
-#[derive(Clone, Copy, Debug)]
-pub struct Touched<'a> {
-    /// What it does.
-    pub touch: Touch,
-    /// Rank in the cluster of the block whose memory it is.
-    pub owner: usize,
-    /// Rank of the block that accesses.
-    pub rank: usize,
-    /// Warp in that block.
-    pub warp: u32,
-    /// Lanes that access.
-    pub mask: u32,
-    /// Offsets from the start of the block's shared memory, per lane.
-    pub offsets: &'a [u64; 32],
-    /// Bytes per lane.
-    pub bytes: usize,
-    /// PTX line.
-    pub line: u32,
+/// What threads meet at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sync {
+    /// A barrier of a block: rank and number.
+    Barrier(u8, u8),
+    /// An mbarrier.
+    Mbarrier(Key),
+    /// The cluster's barrier.
+    Cluster,
+    /// A word of shared memory that strong accesses and atomics use.
+    Address(Key),
 }
 
-/// Something that orders a block's threads.
+/// Something that orders a warp's doings with others'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// All warps of `warps` (a mask) met at a barrier.
-    Barrier {
-        /// Those warps.
-        warps: u32,
-    },
-    /// `bar.warp.sync`, a vote or another warp-wide meeting of `mask`'s lanes.
-    Warp {
-        /// The warp.
-        warp: u32,
-        /// Lanes that met.
-        mask: u32,
-    },
-    /// A warp's fence of the asynchronous proxy.
-    ProxyFence {
-        /// The warp.
-        warp: u32,
-    },
-}
-
-/// A detector. One is made per block.
-pub trait Watch: Send {
-    /// A warp accesses shared memory; an error ends the launch.
-    fn touched(&mut self, access: &Touched<'_>) -> Result<(), Box<Fault>>;
-    /// Threads were ordered.
-    fn ordered(&mut self, order: Order);
+    /// What the warp did is before what acquires here.
+    Release(Sync),
+    /// What was released here is before what the warp does next.
+    Acquire(Sync),
+    /// The warp's fence of the asynchronous proxy.
+    ProxyFence,
+    /// The warp has waited for its asynchronous operations.
+    Waited,
+    /// The asynchronous operations that the warp issued are done when the mbarrier says so.
+    Completes(Key),
 }
