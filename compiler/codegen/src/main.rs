@@ -1,5 +1,7 @@
 //! `tegulac`: answers compile requests on standard input until it ends. See [`tegula_ir::protocol`].
 
+mod guard;
+
 use std::{
     io::{self, Write},
     process::ExitCode,
@@ -9,7 +11,8 @@ use tegula_ir::protocol::{Request, read_frame, write_frame};
 
 const HELP: &str = "tegulac, the tile-kernel compiler: reads compile requests from standard input and answers on \
 standard output.\nIt is started by programs that launch kernels; `tegula compile` is its command line.\n\n  --version   \
-what it is made of, as kernel caches see it";
+what it is made of, as kernel caches see it\n\nTEGULA_COMPILER_MB \
+bounds its memory (megabytes, 8192 by default; 0 for no bound).";
 
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
@@ -23,6 +26,8 @@ fn main() -> ExitCode {
         }
         None => {}
     }
+    guard::limit_memory();
+    guard::follow_parent();
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     loop {
         let step = match read_frame::<Request>(&mut input) {

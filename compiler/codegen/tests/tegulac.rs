@@ -54,3 +54,68 @@ fn the_version_names_the_sources() {
         "{text}"
     );
 }
+
+/// A sum of `n` elements, unrolled.
+fn unrolled(n: usize) -> String {
+    let mut text = "kernel @k(%0 \"x\": view<i32, 1, unit>, %1 \"y\": view_mut<i32, 1, unit>) {\n%2 = const {value = 0: i32} : i32\n".to_string();
+    let mut sum = 2;
+    for i in 0..n {
+        let v = 4 * i + 3;
+        text += &format!("%{v} = const {{value = {i}: i64}} : i64\n%{} = load %0, %{v} : tile<i32, 1>\n", v + 1);
+        text += &format!("%{} = reshape %{} : i32\n%{} = add %{sum}, %{} : i32\n", v + 2, v + 1, v + 3, v + 2);
+        sum = v + 3;
+    }
+    let v = 4 * n + 3;
+    text + &format!("%{v} = const {{value = 0: i64}} : i64\n%{} = reshape %{sum} : tile<i32, 1>\nstore %1, %{v}, %{}\n}}", v + 1, v + 1)
+}
+
+/// Compiles one kernel in a process of so many megabytes.
+fn compile_within(megabytes: &str, kernel: &str) -> (Option<Response>, bool) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tegulac"))
+        .env("TEGULA_COMPILER_MB", megabytes)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // The process may be dead before it has read all.
+    let _ = write_frame(&mut input, &request(kernel, Emit::Artifact));
+    drop(input);
+    let answer = read_frame(&mut child.stdout.take().unwrap()).ok().flatten();
+    (answer, child.wait().unwrap().success())
+}
+
+#[test]
+fn a_loop_unrolled_thousands_of_times_compiles_in_little_memory() {
+    let (answer, _) = compile_within("1500", &unrolled(8000));
+    assert!(matches!(answer, Some(Response::Ok { .. })), "{answer:?}");
+}
+
+#[test]
+fn memory_is_bounded_and_the_end_of_it_ends_the_process() {
+    assert!(matches!(compile_within("8192", &unrolled(10)), (Some(Response::Ok { .. }), true)));
+    assert!(matches!(compile_within("1", &unrolled(10)), (None, false)));
+}
+
+#[test]
+fn it_ends_with_the_program_that_started_it() {
+    // The pipe stays open: this test holds its other end.
+    let script = "exec 3<&0; \"$0\" <&3 >/dev/null 3<&- & echo $!; sleep 1";
+    let mut shell = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_tegulac")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _input = shell.stdin.take();
+    let pid = std::io::read_to_string(shell.stdout.take().unwrap()).unwrap();
+    shell.wait().unwrap();
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    let begun = std::time::Instant::now();
+    // Gone, or dead and not yet waited for.
+    while !(state().is_empty() || state().contains(") Z ")) {
+        assert!(begun.elapsed().as_secs() < 20, "it lives on: {}", state());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}

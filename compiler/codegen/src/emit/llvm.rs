@@ -9,6 +9,7 @@ use inkwell::{
 };
 use llvm_sys::{LLVMDiagnosticSeverity, core, prelude::LLVMDiagnosticInfoRef};
 use std::{
+    cell::Cell,
     ffi::{CStr, c_void},
     fmt,
     str::FromStr,
@@ -94,10 +95,25 @@ impl FromStr for CpuTarget {
     }
 }
 
-/// LLVM's code generator for one [`CpuTarget`]: position independent, at the highest level of optimisation. It never
-/// contracts `a * b + c` and never flushes subnormal numbers: a lowering that wants `fma` says so.
+/// Instructions of a function above which its module is optimised in linear time only.
+///
+/// Several passes of `O3` and LLVM's register allocator take time and memory with the square of a function's blocks or
+/// instructions: beyond this it is tens of seconds and gigabytes. Kernels made of loops have some thousands; those that
+/// have more are unrolled by thousands, and gain little.
+const MANY_INSTRUCTIONS: usize = 12_000;
+
+/// Passes of linear time.
+const LEAN: &str = "function(mem2reg,early-cse,simplifycfg,sink)";
+
+/// LLVM's code generator for one [`CpuTarget`]: position independent, at the highest level of optimisation (but for
+/// functions of very many instructions). It never contracts `a * b + c` and never flushes subnormal numbers: a lowering that
+/// wants `fma` says so.
 pub struct Machine {
     machine: TargetMachine,
+    /// The same for functions of many instructions: without optimisation.
+    plain: TargetMachine,
+    /// Whether the module at hand, when it came to be optimised, was of that kind.
+    lean: Cell<bool>,
     triple: TargetTriple,
 }
 
@@ -110,18 +126,14 @@ impl Machine {
         Target::initialize_x86(&InitializationConfig::default());
         let triple = TargetTriple::create("x86_64-unknown-linux-gnu");
         let missing = |why: String| Error::Target(format!("LLVM cannot make code for x86-64: {why}"));
-        let machine = Target::from_triple(&triple)
-            .map_err(|e| missing(e.to_string()))?
-            .create_target_machine(
-                &triple,
-                target.level,
-                &target.features.join(","),
-                OptimizationLevel::Aggressive,
-                RelocMode::PIC,
-                CodeModel::Default,
-            )
-            .ok_or_else(|| missing("it made no target machine".into()))?;
-        Ok(Self { machine, triple })
+        let x86 = Target::from_triple(&triple).map_err(|e| missing(e.to_string()))?;
+        let machine = |level| {
+            let features = target.features.join(",");
+            x86.create_target_machine(&triple, target.level, &features, level, RelocMode::PIC, CodeModel::Default)
+                .ok_or_else(|| missing("it made no target machine".into()))
+        };
+        let (plain, machine) = (machine(OptimizationLevel::None)?, machine(OptimizationLevel::Aggressive)?);
+        Ok(Self { machine, plain, lean: Cell::new(false), triple })
     }
 
     /// Gives a module this target's triple and data layout. Needed once, before anything else here.
@@ -130,14 +142,23 @@ impl Machine {
         module.set_data_layout(&self.machine.get_target_data().get_data_layout());
     }
 
-    /// Verifies the module and runs LLVM's `O3`.
+    /// Whether a module has a function of so many instructions that it is not optimised as others are.
+    fn is_lean(module: &Module) -> bool {
+        module.get_functions().any(|f| {
+            f.get_basic_block_iter().flat_map(|block| block.get_instructions()).nth(MANY_INSTRUCTIONS).is_some()
+        })
+    }
+
+    /// Verifies the module and runs LLVM's `O3`, or on functions of very many instructions a few quick passes.
     ///
     /// # Errors
     /// Invalid LLVM IR, or what a pass reported.
     pub fn optimise(&self, module: &Module) -> Result<(), Error> {
         reported("optimising LLVM IR", module, || {
             module.verify().map_err(|e| e.to_string())?;
-            module.run_passes("default<O3>", &self.machine, PassBuilderOptions::create()).map_err(|e| e.to_string())
+            self.lean.set(Self::is_lean(module));
+            let passes = if self.lean.get() { LEAN } else { "default<O3>" };
+            module.run_passes(passes, &self.machine, PassBuilderOptions::create()).map_err(|e| e.to_string())
         })
     }
 
@@ -162,8 +183,9 @@ impl Machine {
         // Code generation changes the module it is given (debug records, for one): each output starts from a copy, so
         // that the object does not depend on which texts were asked for.
         let module = module.clone();
+        let machine = if self.lean.get() { &self.plain } else { &self.machine };
         reported("generating machine code", &module, || {
-            let buffer = self.machine.write_to_memory_buffer(&module, kind).map_err(|e| e.to_string())?;
+            let buffer = machine.write_to_memory_buffer(&module, kind).map_err(|e| e.to_string())?;
             Ok(buffer.as_slice().to_vec())
         })
     }

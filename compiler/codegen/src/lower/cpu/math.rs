@@ -9,7 +9,7 @@ pub(crate) mod special;
 mod trig;
 
 use super::{
-    build::{Build, V},
+    build::{Build, FCmp, V},
     cx::Cx,
 };
 use tegula_ir::{Elem, OpKind};
@@ -21,9 +21,10 @@ pub fn apply<'c>(cx: &mut Cx<'_, 'c>, kind: OpKind, e: Elem, x: &[V<'c>]) -> V<'
         return match kind {
             OpKind::Rsqrt => b.divf(b.float_like(x[0], 1.0), b.sqrt(x[0])),
             OpKind::Sigmoid => {
-                let e = libm(cx, "exp", &[b.negf(x[0])]);
-                let one = b.float_like(e, 1.0);
-                b.divf(one, b.addf(one, e))
+                let (one, zero) = (b.float_like(x[0], 1.0), b.float_like(x[0], 0.0));
+                let negative = b.cmpf(FCmp::Olt, x[0], zero);
+                let e = libm(cx, "exp", &[b.select(negative, x[0], b.negf(x[0]))]);
+                b.divf(b.select(negative, e, one), b.addf(one, e))
             }
             OpKind::Exp => libm(cx, "exp", x),
             OpKind::Exp2 => libm(cx, "exp2", x),

@@ -84,8 +84,11 @@ impl<'a, 'c> Cx<'a, 'c> {
         }
         let pad = b.constant_bits(carrier(b, view.elem), Self::pad_bits(op), 0);
         let Some((axis, _)) = at.lane else {
+            // No branch: thousands of them in a row, an unrolled loop's, cost MLIR and LLVM time and memory with their
+            // square. Outside, something that can be read is read, and not used.
             let ok = view.contains(b, &index, None);
-            return b.if_(ok, &[carrier(b, view.elem)], || vec![machine::load(b, p, view.elem, 0)], || vec![pad])[0];
+            let x = machine::load(b, b.select(ok, p, self.ctx), view.elem, 0);
+            return b.select(ok, x, pad);
         };
         if fast {
             // Lanes along another axis than the innermost.

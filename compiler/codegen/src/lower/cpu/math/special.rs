@@ -78,8 +78,10 @@ pub fn erf<'c>(b: &Build<'c>, avx512: bool, x: V<'c>) -> V<'c> {
     b.select(b.cmpf(FCmp::Uno, x, x), x, b.select(b.cmpf(FCmp::Olt, a, c(1.0)), small, large))
 }
 
-/// 1/(1 + exp(−x)).
+/// 1/(1 + exp(−x)), for negative x as exp(x)/(1 + exp(x)): no power overflows, and subnormal results are right.
 pub fn sigmoid<'c>(b: &Build<'c>, avx512: bool, x: V<'c>) -> V<'c> {
-    let one = b.float_like(x, 1.0);
-    b.divf(one, b.addf(one, exp(b, avx512, b.negf(x))))
+    let (one, zero) = (b.float_like(x, 1.0), b.float_like(x, 0.0));
+    let negative = b.cmpf(FCmp::Olt, x, zero);
+    let e = exp(b, avx512, b.select(negative, x, b.negf(x)));
+    b.divf(b.select(negative, e, one), b.addf(one, e))
 }
