@@ -31,7 +31,16 @@ pub(crate) struct Context {
     files: Vec<(&'static str, Arc<str>)>,
     /// How many combiners (of reductions and scans) are being built, one in the other.
     combiners: usize,
+    /// Ops so far.
+    ops: usize,
 }
+
+/// Most operations that a kernel may have. No kernel written on purpose comes near; a loop over a host number that was
+/// meant to run on the device does.
+const MOST_OPS: usize = 100_000;
+
+/// What ends a build at once: going on would only take time and memory. The mistake is noted before.
+struct Abandoned;
 
 thread_local! {
     static STACK: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
@@ -65,10 +74,17 @@ pub(crate) fn build_with(name: &str, dims: Vec<DimValue>, body: impl FnOnce()) -
             dims,
             files: vec![],
             combiners: 0,
+            ops: 0,
         });
         Depth(s.len() - 1)
     });
-    body();
+    if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body))
+        && !panic.is::<Abandoned>()
+    {
+        std::panic::resume_unwind(panic);
+    }
+    // What an abandoned build inside this one left.
+    STACK.with(|s| s.borrow_mut().truncate(depth.0 + 1));
     let context = STACK.with(|s| s.borrow_mut().pop());
     drop(depth);
     let Some(mut context) = context else {
@@ -132,6 +148,13 @@ impl Context {
         }
     }
 
+    /// Notes a mistake and ends the build.
+    fn abandon(&mut self, at: &'static Location<'static>, message: String) -> ! {
+        // It alone: regions are left open, which is no mistake of the user's.
+        self.fault(at, message);
+        std::panic::resume_unwind(Box::new(Abandoned))
+    }
+
     pub fn loc(&mut self, at: &'static Location<'static>) -> Loc {
         let file = match self.files.iter().find(|f| std::ptr::eq(f.0, at.file())) {
             Some(f) => f.1.clone(),
@@ -167,7 +190,12 @@ impl Context {
         false
     }
 
+    #[track_caller]
     pub fn open(&mut self, args: &[Type]) -> Vec<Handle> {
+        if self.builder.depth() > tegula_ir::MOST_NESTED {
+            let message = format!("run-time loops and branches nest deeper than {}", tegula_ir::MOST_NESTED);
+            self.abandon(Location::caller(), message);
+        }
         let build = self.build;
         self.builder.open(args).into_iter().map(|value| Handle { value, build }).collect()
     }
@@ -228,6 +256,16 @@ impl Context {
         let operands: Vec<Value> = operands.iter().map(|&v| self.operand(v, at)).collect();
         let loc = self.loc(at);
         let build = self.build;
+        self.ops += 1;
+        if self.ops > MOST_OPS {
+            self.abandon(
+                at,
+                format!(
+                    "the kernel has more than {MOST_OPS} operations: `for i in 0..n` with a host number `n` is unrolled; \
+                     `for i in range(0, n)` is a loop on the device"
+                ),
+            );
+        }
         self.builder
             .op(kind, &operands, results, attrs, regions, loc)
             .into_iter()

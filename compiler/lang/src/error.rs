@@ -12,8 +12,9 @@ pub struct Fault {
     pub message: String,
 }
 
-/// Why a kernel could not be built: every mistake found, in source order of discovery. Never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a kernel could not be built: every mistake found, in source order of discovery. Never empty. Its `Debug` is its
+/// `Display`.
+#[derive(Clone, PartialEq, Eq)]
 pub struct BuildError {
     /// The kernel.
     pub kernel: String,
@@ -32,6 +33,12 @@ impl fmt::Display for BuildError {
             }
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Shapes as types: tuples of up to four extents; `()` is a scalar's.
 
 use crate::context;
+use crate::launch::MOST_ELEMENTS;
 use crate::dim::{C, Dim, Meets, One, Sum};
 
 /// Two shapes side by side in an operation on two tiles. `Together` is the shape of the result.
@@ -56,13 +57,31 @@ ranks! { 1: A0 B0; 2: A0 B0, A1 B1; 3: A0 B0, A1 B1, A2 B2; 4: A0 B0, A1 B1, A2 
 /// Refuses what no machine can hold: lengths are computed with later, and must not overflow.
 #[track_caller]
 fn checked(extents: Vec<usize>) -> Vec<usize> {
-    let len = extents.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= 1 << 30);
+    let len = extents.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n <= MOST_ELEMENTS);
     if len.is_none() {
         context::fault(format!("a tile of shape {extents:?} has more than 2^30 elements"));
         return vec![1; extents.len()];
     }
     extents
 }
+
+/// A shape of one element: `One` or `C<1>` along every axis.
+#[diagnostic::on_unimplemented(
+    message = "a tile of shape `{Self}` is not known to have one element only",
+    label = "expected `One` or `C<1>` along every axis",
+    note = "one element of many: reduce the tile, or take it apart with `at::<AX>(i)`"
+)]
+pub trait Single: Shape {}
+/// The extent 1, by either name.
+#[doc(hidden)]
+pub trait SingleExtent: Dim {}
+impl SingleExtent for One {}
+impl SingleExtent for C<1> {}
+impl Single for () {}
+impl<A: SingleExtent> Single for (A,) {}
+impl<A: SingleExtent, B: SingleExtent> Single for (A, B) {}
+impl<A: SingleExtent, B: SingleExtent, D: SingleExtent> Single for (A, B, D) {}
+impl<A: SingleExtent, B: SingleExtent, D: SingleExtent, E: SingleExtent> Single for (A, B, D, E) {}
 
 /// A shape with `R` axes.
 #[diagnostic::on_unimplemented(

@@ -168,3 +168,26 @@ fn all_mistakes_are_reported_at_once() {
     let Err(LaunchError::Build(e)) = k::ir().build() else { panic!() };
     assert_eq!(e.faults.len(), 3, "{e}");
 }
+
+#[test]
+fn a_loop_that_would_be_unrolled_without_end_is_one_mistake_with_the_way_out() {
+    #[kernel]
+    fn k(x: View<i32, 1>, y: ViewMut<i32, 1>) {
+        let mut sum = scalar(0);
+        for i in 0..2_000_000_000 {
+            sum = sum + here(x.at(i));
+        }
+        y.set(0, sum);
+    }
+    let Err(LaunchError::Build(e)) = k::ir().build() else { panic!("it was built") };
+    assert_eq!(e.faults.len(), 1, "{e}");
+    assert!(e.faults[0].message.contains("more than 100000 operations"), "{e}");
+    assert!(e.faults[0].message.contains("range(0, n)"), "{e}");
+    assert_eq!(e.faults[0].loc.line, at.get(), "{e}");
+    // The thread builds on.
+    #[kernel]
+    fn good(y: ViewMut<i32, 1>) {
+        y.set(0, scalar(1));
+    }
+    good::ir().build().unwrap();
+}

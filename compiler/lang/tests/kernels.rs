@@ -267,3 +267,32 @@ fn dequant_matvec_agrees() {
     });
     close(y.data.iter().map(|v| *v as f64), want, 1e-4);
 }
+
+/// Reductions of a vector leave one answer, of shape `(One,)`: a condition as it is, and a scalar through `item`.
+#[kernel]
+fn answers<N: Dim>(x: View<f32, 1>, y: ViewMut<i32, 1>) {
+    let t = x.load::<(N,)>(0);
+    let mut n = scalar(0);
+    if (t > 0.0).any::<0>() {
+        n = n + 1;
+    }
+    if !(t > 0.0).all::<0>().item() && t.expand::<0>().sum::<1>().item() < 0.0 {
+        n = n + 2;
+    }
+    let mut left = t.reshape::<(One, N)>();
+    while (left > 0.0).any::<1>() {
+        left = left - 1.0;
+        n = n + 10;
+    }
+    y.set(0, n);
+}
+
+#[test]
+fn one_answer_of_any_rank_is_a_condition() {
+    for (values, want) in [([-1.0, -2.0, -3.0], 2), ([2.5, 1.0, 0.5], 31), ([1.0, -4.0, 1.0], 13)] {
+        let x = Tensor::new(&[3], |i| values[i]);
+        let mut y = Tensor::<i32>::poisoned(&[1]);
+        answers::launch(&x, &mut y).dims(3).grid(1).run(&Oracle::default()).unwrap();
+        assert_eq!(y.data, [want], "{values:?}");
+    }
+}

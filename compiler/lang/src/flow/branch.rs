@@ -2,7 +2,9 @@
 
 use super::carry::{Carried, Carries, Carry, Cursor, build_time};
 use crate::context::{self, Handle};
+use crate::dim::One;
 use crate::flow::{BuildTimeWhile, RunTimeWhile, WhileLoop};
+use crate::shape::Shape;
 use crate::tile::Tile;
 use std::panic::Location;
 use tegula_ir::{Attrs, OpKind, Region};
@@ -26,14 +28,18 @@ pub trait Condition {
     fn test(self, w: &mut Self::While) -> bool;
 }
 
-/// The shape of a condition: a scalar's.
+/// The shape of a condition: a scalar's, or `One` along every axis (what a reduction leaves).
 #[diagnostic::on_unimplemented(
     message = "a tile of bools, shape `{Self}`, cannot be a condition",
     label = "expected `bool` or `Scalar<bool>`",
     note = "a tile has many answers: use `select(mask, a, b)`, or reduce it first (`any`, `all`)"
 )]
-pub trait OneAnswer {}
+pub trait OneAnswer: Shape {}
 impl OneAnswer for () {}
+impl OneAnswer for (One,) {}
+impl OneAnswer for (One, One) {}
+impl OneAnswer for (One, One, One) {}
+impl OneAnswer for (One, One, One, One) {}
 
 /// An `if` being run at build time or built for run time.
 #[doc(hidden)]
@@ -87,6 +93,12 @@ impl Condition for bool {
     }
 }
 
+/// The scalar that a condition holds.
+#[track_caller]
+fn one<S: OneAnswer>(condition: Tile<bool, S>) -> Handle {
+    if S::RANK == 0 { condition.handle() } else { condition.reshape::<()>().handle() }
+}
+
 impl<S: OneAnswer> Condition for Tile<bool, S> {
     type If = RunTimeIf;
     type While = RunTimeWhile;
@@ -94,7 +106,7 @@ impl<S: OneAnswer> Condition for Tile<bool, S> {
         let inline = context::with(|c| c.in_combiner());
         let carried = Carried::new("a variable of this `if`", Location::caller());
         RunTimeIf {
-            cond: self.handle(),
+            cond: one(self),
             carried,
             first: vec![],
             then: Region::default(),
@@ -103,7 +115,7 @@ impl<S: OneAnswer> Condition for Tile<bool, S> {
         }
     }
     fn test(self, w: &mut RunTimeWhile) -> bool {
-        w.condition(self.handle());
+        w.condition(one(self));
         true
     }
 }

@@ -1,10 +1,11 @@
 //! Why a launch was refused or failed.
 
+use super::MOST_ELEMENTS;
 use crate::error::BuildError;
 use std::fmt;
 
-/// A launch error: a value that names the kernel and what would be right.
-#[derive(Debug)]
+/// A launch error: a value that names the kernel and what would be right. Its `Debug` is its `Display`, since that is what a
+/// `main` that returns it prints.
 #[non_exhaustive]
 pub enum LaunchError {
     /// An argument does not fit its parameter.
@@ -25,7 +26,7 @@ pub enum LaunchError {
         /// Its dims.
         dims: &'static [&'static str],
     },
-    /// A dim's value makes no tile.
+    /// A dim's value makes no tile: it is 0, or more than a tile's elements.
     Dim {
         /// The kernel.
         kernel: &'static str,
@@ -82,17 +83,31 @@ impl fmt::Display for LaunchError {
                 write!(f, "kernel `{kernel}`: give its dims with `.dims({})`", dims.join(", "))
             }
             LaunchError::Dim { kernel, dim, found } => {
-                write!(f, "kernel `{kernel}`, dim `{dim}`: expected 1 to {}, found {found}", u32::MAX)
+                write!(f, "kernel `{kernel}`, dim `{dim}`: expected 1 to {MOST_ELEMENTS}, found {found}")
             }
             LaunchError::NoOptions { kernel, argument } => {
                 write!(f, "kernel `{kernel}`: give its build options `{argument}` with `.cfg(..)`")
             }
             LaunchError::Grid { kernel, reason } => {
-                write!(f, "kernel `{kernel}`: give its grid with `.grid(..)`: {reason}")
+                write!(f, "kernel `{kernel}`, grid: {reason}")
             }
             LaunchError::Build(e) => e.fmt(f),
-            LaunchError::Executor { kernel, source } => write!(f, "kernel `{kernel}`: {source}"),
+            LaunchError::Executor { kernel, source } => {
+                let text = source.to_string();
+                // Most say it themselves.
+                if text.contains(&format!("kernel `{kernel}`")) {
+                    f.write_str(&text)
+                } else {
+                    write!(f, "kernel `{kernel}`: {text}")
+                }
+            }
         }
+    }
+}
+
+impl fmt::Debug for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -18,6 +18,9 @@ use std::any::TypeId;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tegula_ir::Kernel;
 
+/// Most elements that a tile has, and so the largest dim.
+pub(crate) const MOST_ELEMENTS: usize = 1 << 30;
+
 /// Build-time options of a kernel: its `#[build]` parameter. Implemented for every type that has these traits.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the `#[build]` parameter of a kernel",
@@ -111,7 +114,7 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
         match self.dims {
             None if D > 0 => return Err(LaunchError::NoDims { kernel: name, dims: self.info.dims }),
             Some(d) => {
-                if let Some(i) = d.iter().position(|n| *n == 0 || *n > u32::MAX as usize) {
+                if let Some(i) = d.iter().position(|n| *n == 0 || *n > MOST_ELEMENTS) {
                     return Err(LaunchError::Dim { kernel: name, dim: self.info.dims[i], found: d[i] });
                 }
             }
@@ -127,7 +130,8 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
         let no_grid = |reason: String| LaunchError::Grid { kernel: self.info.name, reason };
         if let Some(g) = self.grid {
             return match g.iter().find(|n| **n > i32::MAX as u32) {
-                Some(n) => Err(no_grid(format!("{n} programs along an axis: at most {}", i32::MAX))),
+                // An extent that does not fit comes as the largest that does.
+                Some(_) => Err(no_grid(format!("at most {} programs run along an axis", i32::MAX))),
                 None => Ok(g),
             };
         }
@@ -136,17 +140,22 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
             _ => None,
         });
         let (Some(out), Some(dims)) = (out, self.dims) else {
-            return Err(no_grid("it has no dims, or no view that it writes, to take it from".into()));
+            return Err(no_grid(
+                "give it with `.grid(..)`: there are no dims, or no view that the kernel writes, to take it from".into(),
+            ));
         };
         let rank = out.rank as usize;
         if D < rank {
-            return Err(no_grid(format!("its {D} dims do not cover the {rank} axes of the first view that it writes")));
+            return Err(no_grid(format!(
+                "give it with `.grid(..)`: the kernel's {D} dims do not cover the {rank} axes of the first view that it \
+                 writes"
+            )));
         }
         let tiles =
             (0..rank).try_fold(1u64, |n, i| n.checked_mul((out.extents[i].max(0) as u64).div_ceil(dims[i] as u64)));
         match tiles {
             Some(n) if n <= i32::MAX as u64 => Ok([n as u32, 1, 1]),
-            _ => Err(no_grid("it has too many tiles".into())),
+            _ => Err(no_grid(format!("the first view that it writes has more than {} tiles", i32::MAX))),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Operand, Tile, broadcast_to, fit};
 use crate::context;
-use crate::dim::{C, Dim, One};
+use crate::dim::{Dim, One};
 use crate::elem::{Elem, Int};
 use crate::shape::*;
 use tegula_ir::{Attr, Attrs, Key, OpKind, Type};
@@ -210,18 +210,14 @@ impl<T: Elem> Tile<T, ()> {
     }
 }
 
-impl<T: Elem> Tile<T, (One,)> {
-    /// The only element.
+impl<T: Elem, S: Shape> Tile<T, S> {
+    /// The only element of a tile of any rank.
     #[track_caller]
-    pub fn item(self) -> Tile<T, ()> {
-        self.squeeze::<0>()
-    }
-}
-impl<T: Elem> Tile<T, (C<1>,)> {
-    /// The only element.
-    #[track_caller]
-    pub fn item(self) -> Tile<T, ()> {
-        self.reshape()
+    pub fn item(self) -> Tile<T, ()>
+    where
+        S: Single,
+    {
+        if S::RANK == 0 { Tile::new(self.handle) } else { self.reshape() }
     }
 }
 
