@@ -195,6 +195,10 @@ pub struct Warp {
     live: u32,
 }
 
+/// Turns that lanes may take in a row while others of their warp wait. Code that merely diverges for long must not be
+/// mistaken for lanes that spin: those ahead of it would come to a barrier alone.
+const PATIENCE: u32 = 64;
+
 /// Why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -297,7 +301,7 @@ impl Warp {
         let key = |i: &usize| self.others[*i].key(order);
         let next = match runnable.len() {
             0 | 1 => runnable.first().copied(),
-            n if self.starved > 0 => {
+            n if self.starved > PATIENCE => {
                 runnable.sort_by_key(key);
                 Some(runnable[self.starved as usize % n])
             }
