@@ -45,7 +45,8 @@ impl Strict {
     /// Everything.
     pub const ON: Strict = Strict { alignment: true, memory: true, registers: true, participation: true, races: true };
     /// Nothing but bounds.
-    pub const OFF: Strict = Strict { alignment: false, memory: false, registers: false, participation: false, races: false };
+    pub const OFF: Strict =
+        Strict { alignment: false, memory: false, registers: false, participation: false, races: false };
 }
 
 /// How to run.
@@ -298,7 +299,9 @@ impl Emulator {
                         match (of, function) {
                             (Some(i), _) => addresses[i].wrapping_add(*offset as u64),
                             (None, Some(i)) => i as u64 + 1,
-                            (None, None) => return Err(format!("`{}` starts with the address of unknown `{symbol}`", v.name)),
+                            (None, None) => {
+                                return Err(format!("`{}` starts with the address of unknown `{symbol}`", v.name));
+                            }
                         }
                     }
                 };

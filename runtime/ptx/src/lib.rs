@@ -32,6 +32,10 @@
 //! (their meaning is in [`isa`], one table row each), [`exec`] runs warps of 32 lanes over it, [`mem`] holds what they
 //! load and store and checks every access.
 
+// Lanes are numbered and several rows run beside each other; a comparison that also holds for NaN is a negated one; shifts
+// and masks read like the formulas of the PTX manual.
+#![allow(clippy::needless_range_loop, clippy::neg_cmp_op_on_partial_ord, clippy::precedence)]
+
 pub mod counters;
 pub mod decode;
 pub mod emulator;

@@ -8,7 +8,8 @@ use common::*;
 fn values(seed: u64, bits: u32) -> Vec<u64> {
     let mask = if bits == 64 { !0 } else { (1u64 << bits) - 1 };
     let top = 1u64 << (bits - 1);
-    let edges = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 255, 256, mask, mask - 1, top, top - 1, top + 1, 0x1234_5678];
+    let edges =
+        [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, 255, 256, mask, mask - 1, top, top - 1, top + 1, 0x1234_5678];
     let mut random = Random(seed);
     let mut out: Vec<u64> = Vec::new();
     // Every pair of edges meets when the second column runs through them in another order.
@@ -99,7 +100,9 @@ fn carries_make_wide_sums() {
     check(&format!("{} /* $ */", body("add")), &[64, 64, 64, 64], |x, y, z| {
         z.wrapping_add(x).wrapping_add((x.checked_add(y).is_none()) as u64)
     });
-    check(&format!("{} /* $ */", body("sub")), &[64, 64, 64, 64], |x, y, z| z.wrapping_sub(x).wrapping_sub((x < y) as u64));
+    check(&format!("{} /* $ */", body("sub")), &[64, 64, 64, 64], |x, y, z| {
+        z.wrapping_sub(x).wrapping_sub((x < y) as u64)
+    });
     let mad = "{ .reg .b32 %lo; mad.lo.cc.u32 %lo, %a, %b, %c; madc.hi.u32 %d, %a, %b, 7; } /* $ */";
     check(mad, &[32, 32, 32, 32], |x, y, z| ((x * y + z) >> 32) + 7);
 }
@@ -158,7 +161,9 @@ fn bit_fields() {
         check(&format!("popc.b{n}"), &[32, n], |x, _, _| x.count_ones() as u64);
         check(&format!("brev.b{n}"), &[n, n], |x, _, _| x.reverse_bits() >> (64 - n));
     }
-    check("bmsk.clamp.b32", &[32, 32, 32], |p, l, _| (0..32).filter(|i| *i >= p && *i < p.saturating_add(l)).fold(0, |d, i| d | 1 << i));
+    check("bmsk.clamp.b32", &[32, 32, 32], |p, l, _| {
+        (0..32).filter(|i| *i >= p && *i < p.saturating_add(l)).fold(0, |d, i| d | 1 << i)
+    });
     check("szext.clamp.s32", &[32, 32, 32], |x, n, _| match n {
         0 => 0,
         n => s(x, n.min(32) as u32) as u64,
@@ -171,7 +176,13 @@ fn bytes_are_permuted() {
         (0..4).fold(0, |d, i| {
             let c = sel >> (4 * i) & 15;
             let byte = (y << 32 | x) >> (8 * (c & 7)) & 0xff;
-            d | (if c & 8 == 0 { byte } else if byte >> 7 == 1 { 0xff } else { 0 }) << (8 * i)
+            d | (if c & 8 == 0 {
+                byte
+            } else if byte >> 7 == 1 {
+                0xff
+            } else {
+                0
+            }) << (8 * i)
         })
     });
     // The special modes as indices of bytes for each value of the selector's low bits.
@@ -201,7 +212,9 @@ fn packed_dot_products_and_halves() {
         let h = (x >> (16 * i)) as u16;
         if signed { h as i16 as i64 } else { h as i64 }
     };
-    for (name, a, b) in [("u32.u32", false, false), ("u32.s32", false, true), ("s32.u32", true, false), ("s32.s32", true, true)] {
+    for (name, a, b) in
+        [("u32.u32", false, false), ("u32.s32", false, true), ("s32.u32", true, false), ("s32.s32", true, true)]
+    {
         check(&format!("dp4a.{name}"), &[32, 32, 32, 32], |x, y, z| {
             (0..4).map(|i| byte(x, i, a) * byte(y, i, b)).sum::<i64>().wrapping_add(z as i64) as u64
         });
@@ -247,7 +260,9 @@ fn comparisons_of_integers_and_floats() {
             check(&body("s"), &[32, n, n], |x, y, _| if f(s(x, n), s(y, n)) { 5 } else { 9 });
         }
         // The second predicate is the negation, and both meet the third.
-        let body = format!("setp.ge.s32 %p1, %c, 0; setp.{word}.and.s32 %p2|%p3, %a, %b, !%p1; selp.b32 %r6, 1, 0, %p2; selp.b32 %d, 2, 0, %p3; or.b32 %d, %d, %r6; /* $ */");
+        let body = format!(
+            "setp.ge.s32 %p1, %c, 0; setp.{word}.and.s32 %p2|%p3, %a, %b, !%p1; selp.b32 %r6, 1, 0, %p2; selp.b32 %d, 2, 0, %p3; or.b32 %d, %d, %r6; /* $ */"
+        );
         check(&body, &[32, 32, 32, 32], |x, y, z| {
             let (hit, with) = (f(s(x, 32), s(y, 32)), s(z, 32) < 0);
             (hit && with) as u64 | ((!hit && with) as u64) << 1

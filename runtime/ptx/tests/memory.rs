@@ -54,7 +54,9 @@ fn every_width_and_vector_moves_the_right_bytes() {
     // Bytes 0..: little endian of data(i). Each lane loads at its own, shuffled place.
     let bytes: Vec<u8> = (0..1024u32).flat_map(|i| data(i).to_le_bytes()).collect();
     for options in modes() {
-        for (ty, reg, size) in [("u8", "%h1", 1), ("s8", "%h1", 1), ("u16", "%h1", 2), ("u32", "%d", 4), ("s16", "%d", 2), ("s8", "%d", 1)] {
+        for (ty, reg, size) in
+            [("u8", "%h1", 1), ("s8", "%h1", 1), ("u16", "%h1", 2), ("u32", "%d", 4), ("s16", "%d", 2), ("s8", "%d", 1)]
+        {
             let end = if reg == "%h1" { "cvt.u32.u16 %d, %h1;" } else { "" };
             let got = per_thread(
                 &format!(
@@ -66,7 +68,7 @@ fn every_width_and_vector_moves_the_right_bytes() {
                 options.clone(),
             );
             for (t, got) in got.into_iter().enumerate() {
-                let at = ((t * 7 & 63) + 3) * size;
+                let at = (((t * 7) & 63) + 3) * size;
                 let mut v = [0u8; 4];
                 v[..size].copy_from_slice(&bytes[at..at + size]);
                 let v = u32::from_le_bytes(v);
@@ -157,27 +159,41 @@ fn shuffles_votes_matches_and_reductions() {
         let run = |body: &str| per_thread(body, 32, options.clone());
         // In two segments of 16 (mask 0x10 above the clamp's 5 bits).
         assert_eq!(run("shfl.sync.bfly.b32 %d, %t, 5, 31, -1;"), all(&|l| l ^ 5));
-        assert_eq!(run("shfl.sync.up.b32 %d|%p1, %t, 3, 0, -1; @!%p1 add.s32 %d, %d, 100;"), all(&|l| if l < 3 { l + 100 } else { l - 3 }));
+        assert_eq!(
+            run("shfl.sync.up.b32 %d|%p1, %t, 3, 0, -1; @!%p1 add.s32 %d, %d, 100;"),
+            all(&|l| if l < 3 { l + 100 } else { l - 3 })
+        );
         assert_eq!(
             run("shfl.sync.down.b32 %d|%p1, %t, 4, 0x100f, -1; @%p1 add.s32 %d, %d, 100;"),
             all(&|l| if l % 16 < 12 { l + 104 } else { l })
         );
         assert_eq!(run("shfl.sync.idx.b32 %d, %t, 2, 0x1c1f, -1;"), all(&|l| (l & !3) + 2));
-        assert_eq!(run("and.b32 %r1, %t, 5; setp.eq.u32 %p1, %r1, 4; vote.sync.ballot.b32 %d, %p1, -1;"), vec![0x5050_5050; 32]);
+        assert_eq!(
+            run("and.b32 %r1, %t, 5; setp.eq.u32 %p1, %r1, 4; vote.sync.ballot.b32 %d, %p1, -1;"),
+            vec![0x5050_5050; 32]
+        );
         assert_eq!(
             run("setp.lt.u32 %p1, %t, 40; vote.sync.all.pred %p2, %p1, -1; setp.eq.u32 %p3, %t, 9;
                  vote.sync.any.pred %p4, !%p3, -1; selp.u32 %d, 1, 0, %p2; @%p4 add.s32 %d, %d, 2;"),
             vec![3; 32]
         );
-        assert_eq!(run("rem.u32 %r1, %t, 5; match.any.sync.b32 %d, %r1, -1; popc.b32 %d, %d;"), all(&|l| 6 + (l % 5 < 2) as u32));
+        assert_eq!(
+            run("rem.u32 %r1, %t, 5; match.any.sync.b32 %d, %r1, -1; popc.b32 %d, %d;"),
+            all(&|l| 6 + (l % 5 < 2) as u32)
+        );
         assert_eq!(run("shr.u32 %r1, %t, 5; match.all.sync.b32 %d|%p1, %r1, -1; @%p1 add.s32 %d, %d, 1;"), vec![0; 32]);
         assert_eq!(run("redux.sync.add.s32 %d, %t, -1;"), vec![496; 32]);
         assert_eq!(run("sub.s32 %r1, 7, %t; redux.sync.min.s32 %d, %r1, -1; neg.s32 %d, %d;"), vec![24; 32]);
-        assert_eq!(run("elect.sync %r1|%p1, -1; selp.u32 %d, 5, 0, %p1; add.s32 %d, %d, %r1;"), all(&|l| if l == 0 { 5 } else { 0 }));
+        assert_eq!(
+            run("elect.sync %r1|%p1, -1; selp.u32 %d, 5, 0, %p1; add.s32 %d, %d, %r1;"),
+            all(&|l| if l == 0 { 5 } else { 0 })
+        );
         // Half a warp meets alone.
         assert_eq!(
-            run("setp.lt.u32 %p1, %t, 16; @!%p1 bra SKIP; shfl.sync.bfly.b32 %d, %t, 1, 31, 0xffff; activemask.b32 %r1;
-                 popc.b32 %r1, %r1; add.s32 %d, %d, %r1; SKIP:"),
+            run(
+                "setp.lt.u32 %p1, %t, 16; @!%p1 bra SKIP; shfl.sync.bfly.b32 %d, %t, 1, 31, 0xffff; activemask.b32 %r1;
+                 popc.b32 %r1, %r1; add.s32 %d, %d, %r1; SKIP:"
+            ),
             all(&|l| if l < 16 { (l ^ 1) + popc(0xffff) } else { 0 })
         );
         // Lanes that come to one shuffle by two ways wait for each other.
@@ -263,11 +279,19 @@ fn printf_formats_like_c() {
 fn strict_mode_finds_what_is_wrong() {
     let cases: [(&str, FaultKind, &[&str]); 10] = [
         ("add.s64 %rd2, %rd1, 2; ld.global.u32 %d, [%rd2];", FaultKind::Alignment, &["no multiple of 4"]),
-        ("st.global.u32 [%rd1], %t; ld.global.u32 %d, [%rd1+8];", FaultKind::Uninitialised, &["nothing wrote", "8 bytes inside"]),
+        (
+            "st.global.u32 [%rd1], %t; ld.global.u32 %d, [%rd1+8];",
+            FaultKind::Uninitialised,
+            &["nothing wrote", "8 bytes inside"],
+        ),
         ("mov.u32 %r1, buffer; ld.shared.u32 %d, [%r1];", FaultKind::Uninitialised, &["shared address 0x400"]),
         ("mov.u32 %r1, buffer; st.shared.u32 [%r1+4096], %t;", FaultKind::Bounds, &["shared memory ends at 0x1400"]),
         ("mov.u64 %rd2, 0; ld.global.u32 %d, [%rd2];", FaultKind::Bounds, &["null"]),
-        ("setp.lt.u32 %p1, %t, 4; @%p1 mov.u32 %r2, 1; add.s32 %d, %r2, 1;", FaultKind::Uninitialised, &["register %r2", "lane 4"]),
+        (
+            "setp.lt.u32 %p1, %t, 4; @%p1 mov.u32 %r2, 1; add.s32 %d, %r2, 1;",
+            FaultKind::Uninitialised,
+            &["register %r2", "lane 4"],
+        ),
         ("setp.lt.u32 %p1, %t, 4; @%p1 bra A; bar.sync 0; A:", FaultKind::Synchronisation, &[".aligned", "0xfffffff0"]),
         ("trap;", FaultKind::Trap, &["trap"]),
         ("L: bra L;", FaultKind::Limit, &["endless loop"]),

@@ -46,15 +46,33 @@ fn conversions_agree_with_exact_tables() {
         ("f32_to_tf32_rna", "cvt.rna.tf32.f32 %d, %a;", "b32", &f32s, "b32"),
     ]
     .map(|(n, b, i, v, o): (&str, &str, &str, &Vec<u64>, &str)| {
-        (n.to_string(), b.to_string(), if i == "b16" { "b16" } else { "b32" }, v.as_slice(), if o == "b16" { "b16" } else { "b32" })
+        (
+            n.to_string(),
+            b.to_string(),
+            if i == "b16" { "b16" } else { "b32" },
+            v.as_slice(),
+            if o == "b16" { "b16" } else { "b32" },
+        )
     })
     .into_iter()
     .chain(["e4m3", "e5m2"].into_iter().flat_map(|t| {
         let (f32s, all16) = (f32s.as_slice(), all16.as_slice());
         [
-            (format!("f16_to_{t}"), format!("mov.b32 %r6, {{%a, %a}}; cvt.rn.satfinite.{t}x2.f16x2 %t1, %r6; {low8}"), "b16", all16, "b8"),
+            (
+                format!("f16_to_{t}"),
+                format!("mov.b32 %r6, {{%a, %a}}; cvt.rn.satfinite.{t}x2.f16x2 %t1, %r6; {low8}"),
+                "b16",
+                all16,
+                "b8",
+            ),
             // The low half comes from the second source; the first must not leak into it.
-            (format!("f32_to_{t}"), format!("cvt.rn.satfinite.{t}x2.f32 %t1, 0f42280000, %a; {low8}"), "b32", f32s, "b8"),
+            (
+                format!("f32_to_{t}"),
+                format!("cvt.rn.satfinite.{t}x2.f32 %t1, 0f42280000, %a; {low8}"),
+                "b32",
+                f32s,
+                "b8",
+            ),
         ]
     }))
     .chain(["rn", "rz", "rm", "rp"].into_iter().flat_map(|m| {
@@ -89,7 +107,12 @@ fn packed_conversions_put_the_first_source_high() {
     for options in tiers() {
         for ty in ["f16", "bf16"] {
             for mode in ["rn", "rz"] {
-                let both = map(&format!("cvt.{mode}.{ty}x2.f32 %d, %a, %b;"), &[("b32", &a), ("b32", &b)], "b32", options.clone());
+                let both = map(
+                    &format!("cvt.{mode}.{ty}x2.f32 %d, %a, %b;"),
+                    &[("b32", &a), ("b32", &b)],
+                    "b32",
+                    options.clone(),
+                );
                 let high = map(&format!("cvt.{mode}.{ty}.f32 %d, %a;"), &[("b32", &a)], "b16", options.clone());
                 let low = map(&format!("cvt.{mode}.{ty}.f32 %d, %a;"), &[("b32", &b)], "b16", options.clone());
                 for i in 0..a.len() {
@@ -135,9 +158,16 @@ fn packed_halves_agree_with_single_ones() {
     let column = |random: &mut Random| -> Vec<u64> { (0..3000).map(|_| random.next() & 0xffff_ffff).collect() };
     let (a, b, c) = (column(&mut random), column(&mut random), column(&mut random));
     let half = |v: &[u64], shift: u32| -> Vec<u64> { v.iter().map(|x| x >> shift & 0xffff).collect() };
-    for op in ["add.rn", "sub.rn", "mul.rn", "fma.rn", "fma.rn.relu", "min", "max.NaN", "min.xorsign.abs", "neg", "abs"] {
+    for op in ["add.rn", "sub.rn", "mul.rn", "fma.rn", "fma.rn.relu", "min", "max.NaN", "min.xorsign.abs", "neg", "abs"]
+    {
         for ty in ["f16", "bf16"] {
-            let arity = if op.starts_with("fma") { 3 } else if op == "neg" || op == "abs" { 1 } else { 2 };
+            let arity = if op.starts_with("fma") {
+                3
+            } else if op == "neg" || op == "abs" {
+                1
+            } else {
+                2
+            };
             let names = ["%a", "%b", "%c"][..arity].join(", ");
             let columns = [&a, &b, &c];
             let wide: Vec<(&str, &[u64])> = columns[..arity].iter().map(|c| ("b32", c.as_slice())).collect();
@@ -200,13 +230,16 @@ fn approximations_are_close_to_the_true_value() {
 
 #[test]
 fn floats_to_integers_saturate_and_round_as_asked() {
-    let x: Vec<f32> = vec![0.5, 1.5, 2.5, -0.5, -1.5, 2.4999, 3e9, -3e9, f32::NAN, f32::INFINITY, 1e20, -1e-40, 255.5, -0.0];
+    let x: Vec<f32> =
+        vec![0.5, 1.5, 2.5, -0.5, -1.5, 2.4999, 3e9, -3e9, f32::NAN, f32::INFINITY, 1e20, -1e-40, 255.5, -0.0];
     let bits: Vec<u64> = x.iter().map(|v| v.to_bits() as u64).collect();
     let round: [(&str, fn(f32) -> f32); 4] =
         [("rni", f32::round_ties_even), ("rzi", f32::trunc), ("rmi", f32::floor), ("rpi", f32::ceil)];
     for options in tiers() {
         for (mode, f) in round {
-            let go = |ty: &str, out: &str| map(&format!("cvt.{mode}.{ty}.f32 %d, %a;"), &[("b32", &bits)], out, options.clone());
+            let go = |ty: &str, out: &str| {
+                map(&format!("cvt.{mode}.{ty}.f32 %d, %a;"), &[("b32", &bits)], out, options.clone())
+            };
             // Rust's `as` saturates and takes NaN to 0.
             for (x, got) in x.iter().zip(go("s32", "b32")) {
                 assert_eq!(got as u32 as i32, f(*x) as i32, "{mode} s32 {x}");
@@ -233,7 +266,19 @@ fn floats_to_integers_saturate_and_round_as_asked() {
 fn integers_to_floats_and_to_each_other() {
     let mut random = Random(5);
     let mut v: Vec<u64> = (0..2000).map(|i| random.next() >> (i % 60)).collect();
-    v.extend([0, 1, u64::MAX, i64::MAX as u64, i64::MIN as u64, 0xffff_ffff, 0x8000_0000, 0x7fff_ffff, 0x80, 0x7f, 0xff]);
+    v.extend([
+        0,
+        1,
+        u64::MAX,
+        i64::MAX as u64,
+        i64::MIN as u64,
+        0xffff_ffff,
+        0x8000_0000,
+        0x7fff_ffff,
+        0x80,
+        0x7f,
+        0xff,
+    ]);
     let low: Vec<u64> = v.iter().map(|x| x & 0xffff_ffff).collect();
     for options in tiers() {
         let go64 = |op: &str, out: &str| map(&format!("{op} %d, %a;"), &[("b64", &v)], out, options.clone());
@@ -253,7 +298,12 @@ fn integers_to_floats_and_to_each_other() {
         check(go32("cvt.u64.u16", "b64"), &|x| x & 0xffff, &low, "u64.u16");
         check(go32("cvt.s32.s16", "b32"), &|x| x as i16 as i32 as u32 as u64, &low, "s32.s16");
         check(go64("cvt.u32.u64", "b32"), &|x| x & 0xffff_ffff, &v, "u32.u64");
-        check(go64("cvt.sat.s32.s64", "b32"), &|x| (x as i64).clamp(i32::MIN as i64, i32::MAX as i64) as u32 as u64, &v, "sat");
+        check(
+            go64("cvt.sat.s32.s64", "b32"),
+            &|x| (x as i64).clamp(i32::MIN as i64, i32::MAX as i64) as u32 as u64,
+            &v,
+            "sat",
+        );
         check(go64("cvt.sat.u8.s64", "b16"), &|x| (x as i64).clamp(0, 255) as u64, &v, "sat u8");
         check(go32("cvt.sat.s8.s32", "b32"), &|x| (x as i32).clamp(-128, 127) as u32 as u64, &low, "sat s8, extended");
     }

@@ -349,7 +349,9 @@ impl<'a, 'n> Build<'a, 'n> {
                     let wide = match ty.bits() {
                         64 => true,
                         32 => false,
-                        n => return self.error(format!("address register `{base}` has {n} bits; 32 or 64 are possible")),
+                        n => {
+                            return self.error(format!("address register `{base}` has {n} bits; 32 or 64 are possible"));
+                        }
                     };
                     return Ok((Address { slot: self.placed(slot), wide, offset: *offset }, None));
                 }

@@ -22,7 +22,12 @@ pub struct Form {
 }
 
 /// A row of the table.
-pub const fn form(opcode: &'static str, quals: &'static str, kind: Kind, build: fn(&mut Build<'_, '_>) -> Built) -> Form {
+pub const fn form(
+    opcode: &'static str,
+    quals: &'static str,
+    kind: Kind,
+    build: fn(&mut Build<'_, '_>) -> Built,
+) -> Form {
     Form { opcode, quals, kind, build }
 }
 

@@ -67,7 +67,7 @@ impl Cta {
         let barrier = &mut self.barriers[id as usize];
         let wrong = |message: String| Err(Fault::new(FaultKind::Synchronisation, message));
         if let Some(n) = expected
-            && (n == 0 || n % 32 != 0)
+            && (n == 0 || !n.is_multiple_of(32))
         {
             return wrong(format!("barrier {id} for {n} threads: the count must be a multiple of 32"));
         }

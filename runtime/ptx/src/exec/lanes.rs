@@ -170,8 +170,7 @@ pub struct Map3<A, B, C, R, F> {
 impl<A: Elem, B: Elem, C: Elem, R: Elem, F: Fn(A, B, C) -> R + Send + Sync + 'static> Kernel for Map3<A, B, C, R, F> {
     #[inline(always)]
     fn run(&self, regs: &mut Regs, mask: u32) {
-        let (a, b, c) =
-            (regs.row::<A::Store>(self.a), regs.row::<B::Store>(self.b), regs.row::<C::Store>(self.c));
+        let (a, b, c) = (regs.row::<A::Store>(self.a), regs.row::<B::Store>(self.b), regs.row::<C::Store>(self.c));
         let mut out = [R::Store::default(); 32];
         for i in 0..32 {
             out[i] = (self.f)(A::load(a[i]), B::load(b[i]), C::load(c[i])).store();
@@ -197,7 +196,7 @@ pub fn compare_lanes<A: Elem>(a: &[A::Store; 32], b: &[A::Store; 32], f: &impl F
     // An or-reduction over lane bits: this form becomes vector compares.
     let mut bits = [0u32; 32];
     for i in 0..32 {
-        bits[i] = (f(A::load(a[i]), A::load(b[i])) as u32) << i;
+        bits[i] = if f(A::load(a[i]), A::load(b[i])) { 1 << i } else { 0 };
     }
     bits.iter().fold(0, |m, b| m | b)
 }

@@ -422,7 +422,7 @@ pub fn check(launch: &Launch<'_>) -> Result<(), Box<Fault>> {
     {
         return wrong(format!("clusters of {}, but .reqnctapercluster demands {}", show(launch.cluster), show(required)));
     }
-    if (0..3).any(|i| launch.grid[i] % launch.cluster[i] != 0) {
+    if (0..3).any(|i| !launch.grid[i].is_multiple_of(launch.cluster[i])) {
         return wrong(format!("a grid of {} is no multiple of the cluster {}", show(launch.grid), show(launch.cluster)));
     }
     let (shared, most) = (launch.shared_bytes(), launch.options.max_shared);

@@ -142,7 +142,7 @@ impl Regs {
             *row = *values;
         } else {
             for i in 0..32 {
-                row[i] = if mask >> i & 1 == 1 { values[i] } else { row[i] };
+                row[i] = if mask & 1 << i != 0 { values[i] } else { row[i] };
             }
         }
     }

@@ -138,7 +138,8 @@ pub fn meet(cx: &mut Cx<'_>, mask: u32, members: u32) -> std::result::Result<boo
     let live = cx.warp.live();
     if members & mask != mask {
         let lane = (mask & !members).trailing_zeros() as usize;
-        let message = format!("lane {lane} executes a .sync instruction whose member mask {members:#010x} leaves it out");
+        let message =
+            format!("lane {lane} executes a .sync instruction whose member mask {members:#010x} leaves it out");
         return Err(Fault::new(FaultKind::Synchronisation, message).at_lane(lane));
     }
     if members & live & !mask == 0 {

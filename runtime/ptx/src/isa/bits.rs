@@ -283,11 +283,7 @@ fn bmsk(b: &mut Build<'_, '_>) -> Built {
         let mask = if len > 31 { !0u32 } else { (1 << len) - 1 };
         if pos > 31 { 0 } else { mask << pos }
     };
-    if b.quals.has("wrap") {
-        b.map2(move |pos: u32, len: u32| ones(pos & 31, len & 31))
-    } else {
-        b.map2(ones)
-    }
+    if b.quals.has("wrap") { b.map2(move |pos: u32, len: u32| ones(pos & 31, len & 31)) } else { b.map2(ones) }
 }
 
 /// Extends the low `n` bits.

@@ -226,7 +226,9 @@ fn print(cx: &mut Cx<'_>, lane: usize, format: &str, mut at: u64) -> Result<Stri
     while let Some(percent) = rest.find('%') {
         out.push_str(&rest[..percent]);
         rest = &rest[percent + 1..];
-        let Some(end) = rest.find(|c: char| c.is_ascii_alphabetic() && !"hlLqjzt".contains(c) || c == '%') else { break };
+        let Some(end) = rest.find(|c: char| c.is_ascii_alphabetic() && !"hlLqjzt".contains(c) || c == '%') else {
+            break;
+        };
         let (spec, conversion) = (&rest[..end], rest.as_bytes()[end] as char);
         rest = &rest[end + 1..];
         if conversion == '%' {
@@ -282,7 +284,8 @@ fn float(x: f64, precision: Option<usize>, conversion: char) -> String {
         'g' => {
             // %g: scientific outside of 1e-4..10^p, without trailing zeros.
             let p = p.max(1);
-            let exponent: i32 = format!("{x:.*e}", p - 1).split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
+            let exponent: i32 =
+                format!("{x:.*e}", p - 1).split_once('e').and_then(|(_, e)| e.parse().ok()).unwrap_or(0);
             let text = if x != 0.0 && (exponent < -4 || exponent >= p as i32) {
                 scientific(p - 1)
             } else {

@@ -102,12 +102,12 @@ fn comparison<const P: bool>(b: &mut Build<'_, '_>, at: usize) -> Built {
 fn relation(word: &str) -> fn(f32, f32) -> bool {
     match word {
         "eq" => |x, y| x == y,
-        "ne" => |x, y| x < y || x > y,
+        "ne" => |x, y| x != y && !x.is_nan() && !y.is_nan(),
         "lt" => |x, y| x < y,
         "le" => |x, y| x <= y,
         "gt" => |x, y| x > y,
         "ge" => |x, y| x >= y,
-        "equ" => |x, y| !(x < y || x > y),
+        "equ" => |x, y| x == y || x.is_nan() || y.is_nan(),
         "neu" => |x, y| x != y,
         "ltu" => |x, y| !(x >= y),
         "leu" => |x, y| !(x > y),
@@ -134,7 +134,9 @@ impl Kernel for PackedCompare {
         let (a, b) = (regs.row::<u32>(self.a), regs.row::<u32>(self.b));
         let (mut low, mut high) = (0u32, 0u32);
         for i in 0..32 {
-            let f = |shift: u32| (self.relation)((self.widen)((a[i] >> shift) as u16), (self.widen)((b[i] >> shift) as u16));
+            let f = |shift: u32| {
+                (self.relation)((self.widen)((a[i] >> shift) as u16), (self.widen)((b[i] >> shift) as u16))
+            };
             low |= (f(0) as u32) << i;
             high |= (f(16) as u32) << i;
         }

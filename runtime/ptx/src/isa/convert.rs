@@ -100,7 +100,8 @@ fn general(bits: u64, from: Ty, to: Ty, how: How) -> u64 {
             }
         };
     };
-    let bits = if how.ftz && from == Ty::F32 { flush::<true>(f32::from_bits(bits as u32)).to_bits() as u64 } else { bits };
+    let bits =
+        if how.ftz && from == Ty::F32 { flush::<true>(f32::from_bits(bits as u32)).to_bits() as u64 } else { bits };
     let value = round::unpack(bits, source);
     if format(to).is_some() {
         let value = match value {
@@ -118,13 +119,25 @@ fn general(bits: u64, from: Ty, to: Ty, how: How) -> u64 {
         // NaN gives 0, but for f64 and 64-bit results, where it gives the top bit.
         Value::Nan if from == Ty::F64 || to.bits() == 64 => return 1 << (to.bits() - 1),
         Value::Nan => 0,
-        Value::Infinity(negative) => if negative { low } else { high },
+        Value::Infinity(negative) => {
+            if negative {
+                low
+            } else {
+                high
+            }
+        }
         Value::Finite(x) => match round::to_integer(x, how.mode) {
             Some((negative, magnitude)) if magnitude < 1 << 100 => {
                 let v = magnitude as i128;
                 (if negative { -v } else { v }).clamp(low, high)
             }
-            _ => if x.negative { low } else { high },
+            _ => {
+                if x.negative {
+                    low
+                } else {
+                    high
+                }
+            }
         },
     };
     v as u64 & mask
@@ -134,7 +147,9 @@ fn general(bits: u64, from: Ty, to: Ty, how: How) -> u64 {
 fn to_float(value: Value, to: Ty, how: How) -> u64 {
     let Some(to_format) = format(to) else { return 0 };
     let value = match value {
-        Value::Finite(x) if x.negative && how.relu => Value::Finite(Exact { negative: false, magnitude: 0, sticky: false, ..x }),
+        Value::Finite(x) if x.negative && how.relu => {
+            Value::Finite(Exact { negative: false, magnitude: 0, sticky: false, ..x })
+        }
         Value::Infinity(true) if how.relu => {
             Value::Finite(Exact { negative: false, magnitude: 0, exponent: 0, sticky: false })
         }
@@ -291,7 +306,12 @@ fn result(x: f32) -> f32 {
 /// Two f32 to the halves of a register: the first source is the high one.
 fn pair(b: &mut Build<'_, '_>, to: Ty, how: How) -> Built {
     b.operands(3)?;
-    if how.integral || how.sat || how.ftz || !matches!(how.mode, Mode::Rn | Mode::Rz) || b.quals.pick(&["rn", "rz"]).is_none() {
+    if how.integral
+        || how.sat
+        || how.ftz
+        || !matches!(how.mode, Mode::Rn | Mode::Rz)
+        || b.quals.pick(&["rn", "rz"]).is_none()
+    {
         return b.unsupported();
     }
     let half = if to == Ty::F16x2 { Ty::F16 } else { Ty::Bf16 };

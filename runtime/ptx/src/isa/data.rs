@@ -24,8 +24,18 @@ pub const FORMS: &[Form] = &[
     form("mov", ": b16 b32 b64 b128 u16 u32 u64 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 pred", Kind::Move, mov),
     form("selp", ": b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 bf16 f16x2 bf16x2 f32 f64", Kind::Move, selp),
     form("slct", "ftz : b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64", Kind::Move, slct),
-    form("cvta", "to shared|shared::cta|shared::cluster|global|local|const|param|param::entry : u32 u64", Kind::Move, cvta),
-    form("isspacep", "shared|shared::cta|shared::cluster|global|local|const|param|param::entry", Kind::Compare, isspacep),
+    form(
+        "cvta",
+        "to shared|shared::cta|shared::cluster|global|local|const|param|param::entry : u32 u64",
+        Kind::Move,
+        cvta,
+    ),
+    form(
+        "isspacep",
+        "shared|shared::cta|shared::cluster|global|local|const|param|param::entry",
+        Kind::Compare,
+        isspacep,
+    ),
     form("mapa", "shared::cluster : u32 u64", Kind::Move, mapa),
     form("getctarank", "shared::cluster : u32 u64", Kind::Move, getctarank),
 ];
@@ -248,7 +258,7 @@ impl<T: Store> Kernel for Select<T> {
         let (a, b) = (regs.row::<T>(self.a), regs.row::<T>(self.b));
         let mut out = [T::default(); 32];
         for i in 0..32 {
-            out[i] = if p >> i & 1 == 1 { a[i] } else { b[i] };
+            out[i] = if p & 1 << i != 0 { a[i] } else { b[i] };
         }
         regs.put(self.d, mask, &out);
     }

@@ -260,7 +260,6 @@ fn extremum(b: &mut Build<'_, '_>, max: bool) -> Built {
         }
         let f = move |x: f32, y: f32, z: f32| {
             let [x, y, z] = [x, y, z].map(|v| flush_if(v, ftz));
-            let [x, y, z] = if max { [x, y, z] } else { [x, y, z] };
             match max {
                 true => extremum32::<true>(extremum32::<true>(x, y, nan), z, nan),
                 false => extremum32::<false>(extremum32::<false>(x, y, nan), z, nan),

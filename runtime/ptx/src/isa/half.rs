@@ -251,7 +251,8 @@ fn fma(b: &mut Build<'_, '_>) -> Built {
         };
         if packed {
             b.map3(move |x: u32, y: u32, z: u32| {
-                (f((x >> 16) as u16, (y >> 16) as u16, (z >> 16) as u16) as u32) << 16 | f(x as u16, y as u16, z as u16) as u32
+                (f((x >> 16) as u16, (y >> 16) as u16, (z >> 16) as u16) as u32) << 16
+                    | f(x as u16, y as u16, z as u16) as u32
             })
         } else {
             b.map3(f)
@@ -280,9 +281,5 @@ fn sign(b: &mut Build<'_, '_>, abs: bool) -> Built {
         let x = if m.ftz && x & 0x7fff < least { x & 0x8000 } else { x };
         if abs { x & 0x7fff } else { x ^ 0x8000 }
     };
-    if packed {
-        b.map1(move |x: u32| (f((x >> 16) as u16) as u32) << 16 | f(x as u16) as u32)
-    } else {
-        b.map1(f)
-    }
+    if packed { b.map1(move |x: u32| (f((x >> 16) as u16) as u32) << 16 | f(x as u16) as u32) } else { b.map1(f) }
 }

@@ -72,16 +72,12 @@ fn div(b: &mut Build<'_, '_>) -> Built {
         (Ty::F32, Some("full" | "rn")) => b.map2(move |x: f32, y: f32| finish(flushed(x) / flushed(y))),
         (Ty::F32, Some(_)) => {
             let mode = directed(b).unwrap_or(round::Mode::Rn);
-            b.map2(move |x: f32, y: f32| {
-                finish(to_f32(round::div(f32_value(flushed(x)), f32_value(flushed(y))), mode))
-            })
+            b.map2(move |x: f32, y: f32| finish(to_f32(round::div(f32_value(flushed(x)), f32_value(flushed(y))), mode)))
         }
         (Ty::F64, Some("rn")) if !ftz => b.map2(|x: f64, y: f64| result64(x / y, [x, y, 0.0])),
         (Ty::F64, Some("rz" | "rm" | "rp")) if !ftz => {
             let mode = directed(b).unwrap_or(round::Mode::Rn);
-            b.map2(move |x: f64, y: f64| {
-                result64(to_f64(round::div(f64_value(x), f64_value(y)), mode), [x, y, 0.0])
-            })
+            b.map2(move |x: f64, y: f64| result64(to_f64(round::div(f64_value(x), f64_value(y)), mode), [x, y, 0.0]))
         }
         (_, None) => b.error("a float `div` needs .approx, .full or a rounding mode"),
         _ => b.unsupported(),

@@ -164,8 +164,11 @@ impl Op for Match {
             return Ok(Flow::Blocked);
         }
         let regs = &cx.warp.regs;
-        let a: [u64; 32] =
-            if self.wide { *regs.row::<u64>(self.a) } else { std::array::from_fn(|l| regs.row::<u32>(self.a)[l] as u64) };
+        let a: [u64; 32] = if self.wide {
+            *regs.row::<u64>(self.a)
+        } else {
+            std::array::from_fn(|l| regs.row::<u32>(self.a)[l] as u64)
+        };
         let same = |lane: usize| (0..32).fold(0u32, |m, l| m | ((a[l] == a[lane]) as u32) << l) & mask;
         let out: [u32; 32] = std::array::from_fn(|lane| match (self.all, same(lane)) {
             (true, m) if m != mask => 0,

@@ -232,7 +232,8 @@ impl Memory {
     }
 
     fn range(&self, address: u64, len: usize, what: &str) -> Result<usize, MemoryError> {
-        let fits = |a: &Allocation| !a.freed && address - a.address <= a.len && len as u64 <= a.len - (address - a.address);
+        let fits =
+            |a: &Allocation| !a.freed && address - a.address <= a.len && len as u64 <= a.len - (address - a.address);
         match self.position(address) {
             Some(i) if fits(&self.allocations[i]) => Ok(i),
             _ => Err(MemoryError(format!(
@@ -254,7 +255,7 @@ mod tests {
         let mut memory = Memory::new();
         let a = memory.alloc("a", 100);
         let b = memory.alloc_with("b", &[7; 33]);
-        assert!(b >= a + 100 + GAP && b % ALIGN == 0);
+        assert!(b >= a + 100 + GAP && b.is_multiple_of(ALIGN));
         memory.write(a + 3, &[1, 2, 3]).unwrap();
         assert_eq!(memory.read_vec(a + 2, 5).unwrap(), [0, 1, 2, 3, 0]);
         assert_eq!(memory.read_vec(b, 33).unwrap(), [7; 33]);

@@ -62,7 +62,7 @@ pub fn shared(counters: &mut Counters, mask: u32, at: &Located, bytes: usize) {
         return;
     }
     counters.shared_requests += 1;
-    let parts = bytes.div_ceil(4).max(1).min(4);
+    let parts = bytes.div_ceil(4).clamp(1, 4);
     if at.contiguous {
         counters.shared_wavefronts += parts as u64;
         counters.shared_wavefronts_ideal += parts as u64;

@@ -76,9 +76,12 @@ fn sine(x: f32, quarter: i32) -> f32 {
     let k = shifted - ROUND;
     let r = x64 - k * HALF_PI_HIGH - k * HALF_PI_LOW;
     let q = r * r;
-    let sin = r + r * q * (-1.0 / 6.0 + q * (1.0 / 120.0 + q * (-1.0 / 5040.0 + q * (1.0 / 362_880.0 - q / 39_916_800.0))));
+    let sin =
+        r + r * q * (-1.0 / 6.0 + q * (1.0 / 120.0 + q * (-1.0 / 5040.0 + q * (1.0 / 362_880.0 - q / 39_916_800.0))));
     let cos = 1.0
-        + q * (-0.5 + q * (1.0 / 24.0 + q * (-1.0 / 720.0 + q * (1.0 / 40320.0 + q * (-1.0 / 3_628_800.0 + q / 479_001_600.0)))));
+        + q * (-0.5
+            + q * (1.0 / 24.0
+                + q * (-1.0 / 720.0 + q * (1.0 / 40320.0 + q * (-1.0 / 3_628_800.0 + q / 479_001_600.0)))));
     let n = (shifted.to_bits() as u32 as i32).wrapping_add(quarter);
     let y = if n & 1 == 0 { sin } else { cos };
     let y = if n & 2 == 0 { y } else { -y };

@@ -226,7 +226,13 @@ fn sum(a: Exact, b: Exact, mode: Mode) -> Value {
 pub fn add(a: Value, b: Value, mode: Mode) -> Value {
     match (a, b) {
         (Value::Nan, _) | (_, Value::Nan) => Value::Nan,
-        (Value::Infinity(x), Value::Infinity(y)) => if x == y { a } else { Value::Nan },
+        (Value::Infinity(x), Value::Infinity(y)) => {
+            if x == y {
+                a
+            } else {
+                Value::Nan
+            }
+        }
         (Value::Infinity(_), _) => a,
         (_, Value::Infinity(_)) => b,
         (Value::Finite(a), Value::Finite(b)) => sum(a, b, mode),
@@ -238,7 +244,11 @@ pub fn mul(a: Value, b: Value) -> Value {
     match (a, b) {
         (Value::Nan, _) | (_, Value::Nan) => Value::Nan,
         (Value::Infinity(s), Value::Finite(x)) | (Value::Finite(x), Value::Infinity(s)) => {
-            if x.magnitude == 0 { Value::Nan } else { Value::Infinity(s != x.negative) }
+            if x.magnitude == 0 {
+                Value::Nan
+            } else {
+                Value::Infinity(s != x.negative)
+            }
         }
         (Value::Infinity(x), Value::Infinity(y)) => Value::Infinity(x != y),
         (Value::Finite(a), Value::Finite(b)) => {
