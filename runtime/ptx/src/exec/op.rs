@@ -22,7 +22,7 @@ pub enum Flow {
     /// The instruction set the current group's pc (or ended it) itself.
     Jumped,
     /// The lanes wait ([`super::warp::Group::wait`] says for what). When that has come the instruction runs again with
-    /// [`Cx::woken`] giving the wait.
+    /// [`Warp::take_woken`] giving the wait.
     Blocked,
 }
 

@@ -1,7 +1,7 @@
 //! A warp: registers, local memory, and its lanes' places in the code.
 //!
 //! Lanes that are at the same instruction with the same call stack form a [`Group`]. One group runs at a time: the one
-//! deepest in calls, then the one furthest behind in [`Order`](crate::decode::order::Order), until it jumps, leaves its
+//! deepest in calls, then the one furthest behind in [`Order`], until it jumps, leaves its
 //! block or reaches another group's pc, where the two merge. LLVM's structured code keeps groups few, and a loop's late
 //! lanes catch up before the early ones leave.
 
@@ -11,6 +11,7 @@ use super::{
     cta::Cluster,
     in_flight::Key,
     op::{Cx, Flow},
+    products::Products,
     program::{Inst, Program},
     regs::Regs,
 };
@@ -188,6 +189,8 @@ pub struct Warp {
     pub copies: AsyncCopies,
     /// Bulk copies out of shared memory under way.
     pub bulk: BulkGroups,
+    /// wgmma products under way.
+    pub products: Products,
     /// Turns in a row that ended with other groups waiting for theirs.
     starved: u32,
     /// Instructions executed, for %clock and the limit.
@@ -224,6 +227,7 @@ impl Warp {
             written: vec![0; tracked_registers as usize],
             copies: AsyncCopies::default(),
             bulk: BulkGroups::default(),
+            products: Products::default(),
             starved: 0,
             executed: 0,
             live,
@@ -394,7 +398,7 @@ pub fn run(cx: &mut Cx<'_>, fuel: u32) -> Result<Stop, Box<Fault>> {
                 }
             }
             cx.counters.instructions[inst.kind as usize] += 1;
-            if inst.track {
+            if inst.track && cx.launch.options.strict.registers {
                 track(cx, inst, mask)?;
             }
             match inst.op.run(cx, mask)? {
@@ -419,6 +423,9 @@ pub fn run(cx: &mut Cx<'_>, fuel: u32) -> Result<Stop, Box<Fault>> {
 /// every path writes first come here.
 #[cold]
 fn track(cx: &mut Cx<'_>, inst: &Inst, mask: u32) -> Result<(), Box<Fault>> {
+    for (slot, name, writes) in &inst.held {
+        cx.warp.products.touched(*slot, name, *writes)?;
+    }
     let written = &mut cx.warp.written;
     let mut known = !0;
     for (slot, name) in &inst.suspect {

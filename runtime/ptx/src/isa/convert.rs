@@ -1,6 +1,6 @@
 //! `cvt` between all types, and `cvt.pack`.
 //!
-//! Frequent conversions are vector loops; every other combination goes through one exact path ([`general`]).
+//! Frequent conversions are vector loops; every other combination goes through one exact path (`general`).
 
 use super::float::flush;
 use crate::{
