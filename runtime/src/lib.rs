@@ -8,7 +8,18 @@
 //! - [`compile`], [`cache`]: the compiler's processes, and its results on disk.
 //!
 //! Environment: `TEGULA_THREADS`, `TEGULA_CPU` (instruction set), `TEGULA_CACHE` (folder, or `off`), `TEGULA_CACHE_MB`,
-//! `TEGULAC` (the compiler program).
+//! `TEGULAC` (the compiler program),
+//! `TEGULA_COMPILER_MB` (its memory). How to use Tegula from one's own crate: `docs/embedding.md`.
+
+/// `Debug` of an error as its `Display`: what a `main` that returns it prints.
+macro_rules! readable_debug { ($error:ty) => {
+    impl std::fmt::Debug for $error {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            std::fmt::Display::fmt(self, f)
+        }
+    }
+} }
+use readable_debug;
 
 pub mod cache;
 pub mod compile;

@@ -59,6 +59,18 @@ fn entries_come_back_and_start_with_the_artifact() {
 }
 
 #[test]
+fn an_entry_under_the_name_of_another_key_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = DiskCache::at(dir.path(), LIMIT);
+    let (one, two) = (cache.store(1, &artifact(1), &meta(1)).unwrap(), cache.store(2, &artifact(2), &meta(2)).unwrap());
+    fs::copy(&one.path, &two.path).unwrap();
+    assert_eq!(cache.load(2), None, "it would be called with another kernel's arguments");
+    assert_eq!(cache.load(1).unwrap().meta, meta(1));
+    assert!(cache.store(2, &artifact(2), &meta(2)).is_some());
+    assert_eq!(cache.load(2).unwrap().meta, meta(2));
+}
+
+#[test]
 fn truncated_entries_are_missing_wherever_they_are_cut_and_can_be_stored_again() {
     let dir = tempfile::tempdir().unwrap();
     let cache = DiskCache::at(dir.path(), LIMIT);

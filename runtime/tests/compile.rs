@@ -26,7 +26,7 @@ fn request(name: &str) -> Request {
 }
 
 fn compiler(dir: &Path, limit: usize) -> Compiler {
-    Compiler::new(Program::at(fake(dir, "fake 1")), limit, Duration::from_secs(60))
+    Compiler::new(Program::at(fake(dir, "tegulac fake 1")), limit, Duration::from_secs(60))
 }
 
 fn works(c: &Compiler, name: &str) {
@@ -79,7 +79,7 @@ fn a_process_that_fails_gives_an_error_with_kernel_target_and_saved_ir_and_the_n
 #[test]
 fn a_process_that_hangs_is_stopped_when_time_is_over() {
     let dir = tempfile::tempdir().unwrap();
-    let c = Compiler::new(Program::at(fake(dir.path(), "fake 1")), 1, Duration::from_millis(700));
+    let c = Compiler::new(Program::at(fake(dir.path(), "tegulac fake 1")), 1, Duration::from_millis(700));
     let begun = Instant::now();
     let error = c.compile("hangs", &request("hangs")).unwrap_err().to_string();
     assert!(error.contains("no answer within 700ms"), "{error}");
@@ -226,6 +226,15 @@ fn the_compiler_is_found_by_variable_beside_the_program_and_on_the_path() {
     let own = root.join("path/tegulac");
     assert!(look(Some(&own)).contains(&found(&own)));
     assert!(look(Some(&root.join("nowhere"))).contains("was not found"), "a variable that is wrong is an error");
+    assert!(look(Some(&root)).contains("it is a folder"));
+}
+
+#[test]
+fn another_program_is_refused_before_it_gets_a_kernel() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = Program::at(fake(dir.path(), "true (GNU coreutils) 9.1"));
+    let e = program.identity(&DiskCache::none()).unwrap_err().to_string();
+    assert!(e.contains("it is no `tegulac`"), "{e}");
 }
 
 #[test]

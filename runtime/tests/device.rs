@@ -36,7 +36,7 @@ fn options(dir: &Path, threads: usize) -> CpuOptions {
 
 fn cpu(dir: &Path, threads: usize) -> Device {
     if !dir.join("tegulac").exists() {
-        fake(dir, "fake 1");
+        fake(dir, "tegulac fake 1");
     }
     Device::cpu_with(options(dir, threads))
 }
@@ -116,7 +116,7 @@ fn threads_do_not_share_scratch() {
 #[test]
 fn reports_become_errors_and_prints_become_lines() {
     let dir = tempfile::tempdir().unwrap();
-    fake(dir.path(), "fake 1");
+    fake(dir.path(), "tegulac fake 1");
     let lines = Arc::new(Mutex::new(vec![]));
     let heard = lines.clone();
     let on_print = Some(Arc::new(move |line: &str| heard.lock().unwrap().push(line.to_string())) as _);
@@ -176,7 +176,7 @@ fn a_warm_cache_starts_no_process_and_an_edited_compiler_misses() {
     run();
     assert_eq!(starts(dir.path()), (1, 1), "found on disk");
     std::thread::sleep(Duration::from_millis(20));
-    fake(dir.path(), "fake 2");
+    fake(dir.path(), "tegulac fake 2");
     run();
     assert_eq!(starts(dir.path()), (2, 2), "compiled anew");
     run();
@@ -216,7 +216,7 @@ fn damaged_entries_and_entries_that_do_not_load_are_compiled_again() {
 #[test]
 fn without_a_folder_kernels_are_kept_in_memory() {
     let dir = tempfile::tempdir().unwrap();
-    fake(dir.path(), "fake 1");
+    fake(dir.path(), "tegulac fake 1");
     for cache in [DiskCache::none(), DiskCache::at("/proc/self/task", 1 << 30)] {
         let before = starts(dir.path()).0;
         let device = Device::cpu_with(CpuOptions { cache, ..options(dir.path(), 2) });
@@ -245,7 +245,7 @@ fn a_compiler_that_fails_costs_an_error_and_the_next_kernel_runs() {
 #[test]
 fn many_kernels_are_prepared_at_once_and_each_is_compiled_once() {
     let dir = tempfile::tempdir().unwrap();
-    fake(dir.path(), "fake 1");
+    fake(dir.path(), "tegulac fake 1");
     let finished = Arc::new(Mutex::new(vec![]));
     let heard = finished.clone();
     let on_progress = Some(Arc::new(move |p: &Progress| {
@@ -281,7 +281,7 @@ fn two_processes_at_once_share_a_cache() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    fake(dir.path(), "fake 1");
+    fake(dir.path(), "tegulac fake 1");
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", TEST, "--nocapture"]).env("SHARED_DIR", dir.path());
     let children: Vec<_> = (0..3).map(|_| again.spawn().unwrap()).collect();

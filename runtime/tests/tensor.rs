@@ -208,3 +208,22 @@ fn packed_tensors_take_exactly_the_bytes_of_their_format_and_layout() {
     drop(shared);
     assert!(p.as_mut_bytes().is_some());
 }
+
+#[test]
+fn what_a_main_prints_of_an_error_is_what_it_says() {
+    let e = Tensor::<f32>::from_slice([2, 3], &[0.0; 5]).unwrap_err();
+    assert_eq!(format!("{e:?}"), e.to_string());
+    let e = tegula::DeviceError::from(tegula::compile::CompileError::NotFound { looked: vec!["/nowhere".into()] });
+    assert!(format!("{e:?}").contains("Build it with `cargo build -p tegula-codegen`"), "{e:?}");
+    let e = tegula::launch::LaunchError::executor("k", e);
+    assert!(format!("{e:?}").starts_with("kernel `k`: the kernel compiler `tegulac` was not found"), "{e:?}");
+    let crashed = tegula::compile::CompileError::Crashed {
+        kernel: "k".into(),
+        target: "cpu:x86-64-v3".into(),
+        what: "it is dead".into(),
+        said: String::new(),
+        saved: None,
+    };
+    let e = tegula::launch::LaunchError::executor("k", crashed);
+    assert_eq!(e.to_string(), "the compiler failed on kernel `k` for cpu:x86-64-v3: it is dead", "the name once");
+}

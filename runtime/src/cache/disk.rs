@@ -1,8 +1,8 @@
 //! The cache folder.
 //!
-//! An entry is one file, `KEY.so`: the artifact, its metadata, and a footer with both lengths and a checksum. Loaders of
-//! shared objects ignore what follows the object, so the entry itself is what is loaded, and debuggers and profilers
-//! find it later. It is written under another name and renamed: other processes see all of it or nothing. Whatever
+//! An entry is one file, `KEY.so`: the artifact, its metadata, and a footer with its key, both lengths and a checksum.
+//! Loaders of shared objects ignore what follows the object, so the entry itself is what is loaded, and debuggers and
+//! profilers find it later. It is written under another name and renamed: other processes see all of it or nothing. Whatever
 //! is wrong with an entry, it counts as missing and is replaced. A folder that cannot be written costs a warning.
 
 use std::{
@@ -17,9 +17,11 @@ use tegula_ir::protocol::Meta;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 const MAGIC: [u8; 8] = *b"TGLCACHE";
-const VERSION: u32 = 1;
-/// Lengths of artifact (u64) and metadata (u32), version (u32), checksum of all before it (u64), magic.
-const FOOTER: usize = 8 + 4 + 4 + 8 + 8;
+const VERSION: u32 = 2;
+/// Key (u128), lengths of artifact (u64) and metadata (u32), version (u32), checksum of all before it (u64), magic.
+const FOOTER: usize = 16 + 8 + 4 + 4 + 8 + 8;
+/// Bytes from the artifact's length to the end.
+const LENGTHS: usize = 8 + 4 + 4 + 8 + 8;
 
 /// Sizes beyond which the least recently used entries go, when the environment says nothing.
 const DEFAULT_LIMIT: u64 = 1 << 30;
@@ -39,6 +41,20 @@ pub struct Entry {
     pub path: PathBuf,
     /// The metadata.
     pub meta: Meta,
+}
+
+impl Entry {
+    /// The artifact, read again.
+    ///
+    /// # Errors
+    /// The file has gone or was cut meanwhile.
+    pub fn artifact(&self) -> io::Result<Vec<u8>> {
+        let mut content = fs::read(&self.path)?;
+        let lengths = content.len().checked_sub(LENGTHS).and_then(|at| content[at..].first_chunk::<8>());
+        let bytes = lengths.map(|len| u64::from_le_bytes(*len)).filter(|len| *len <= content.len() as u64);
+        content.truncate(bytes.ok_or(io::ErrorKind::UnexpectedEof)? as usize);
+        Ok(content)
+    }
 }
 
 impl DiskCache {
@@ -95,7 +111,7 @@ impl DiskCache {
     pub fn load(&self, key: u128) -> Option<Entry> {
         let path = self.entry(key)?;
         let content = fs::read(&path).ok()?;
-        let Some(meta) = parse(&content) else {
+        let Some(meta) = parse(key, &content) else {
             tracing::warn!("the cache entry {} is damaged; compiling its kernel again", path.display());
             let _ = fs::remove_file(&path);
             return None;
@@ -110,7 +126,7 @@ impl DiskCache {
     /// Keeps an artifact. Gives the entry, or `None` (after a warning, once) when the folder cannot be written.
     pub fn store(&self, key: u128, artifact: &[u8], meta: &Meta) -> Option<Entry> {
         let path = self.entry(key)?;
-        match compose(artifact, meta).and_then(|content| self.write(&path, &content)) {
+        match compose(key, artifact, meta).and_then(|content| self.write(&path, &content)) {
             Ok(()) => {
                 self.shrink(&path);
                 Some(Entry { path, meta: meta.clone() })
@@ -197,10 +213,11 @@ fn limit_of(megabytes: &OsStr) -> Option<u64> {
 
 const TEMPORARY: &str = ".writing-";
 
-fn compose(artifact: &[u8], meta: &Meta) -> io::Result<Vec<u8>> {
+fn compose(key: u128, artifact: &[u8], meta: &Meta) -> io::Result<Vec<u8>> {
     let meta = postcard::to_stdvec(meta).map_err(io::Error::other)?;
     let meta_len = u32::try_from(meta.len()).map_err(io::Error::other)?;
     let mut content = [artifact, &meta].concat();
+    content.extend(key.to_le_bytes());
     content.extend((artifact.len() as u64).to_le_bytes());
     content.extend(meta_len.to_le_bytes());
     content.extend(VERSION.to_le_bytes());
@@ -215,17 +232,19 @@ fn checksum(content: &[u8]) -> u64 {
     h.digest()
 }
 
-/// The metadata of an entry, if the entry is sound.
-fn parse(content: &[u8]) -> Option<Meta> {
+/// The metadata of an entry, if the entry is sound and was stored under this key.
+fn parse(key: u128, content: &[u8]) -> Option<Meta> {
     let body = content.len().checked_sub(FOOTER)?;
     let (body, footer) = content.split_at(body);
-    let (lengths, sum_and_magic) = footer.split_at(16);
+    let (stored_key, rest) = footer.split_at(16);
+    let (lengths, sum_and_magic) = rest.split_at(16);
     let (sum, magic) = sum_and_magic.split_at(8);
     let artifact_len = u64::from_le_bytes(lengths[..8].try_into().ok()?);
     let meta_len = u32::from_le_bytes(lengths[8..12].try_into().ok()?);
     let sound = magic == MAGIC
+        && stored_key == key.to_le_bytes()
         && lengths[12..] == VERSION.to_le_bytes()
-        && sum == checksum(&content[..body.len() + 16]).to_le_bytes()
+        && sum == checksum(&content[..body.len() + 32]).to_le_bytes()
         && artifact_len.checked_add(meta_len.into()) == Some(body.len() as u64);
     if !sound {
         return None;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use tegula_ir::{Loc, protocol::Request};
 
 /// Why there is no compiled kernel.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// The compiler program is not there.
     #[error(
@@ -60,6 +60,8 @@ pub enum CompileError {
         saved: Option<PathBuf>,
     },
 }
+
+crate::readable_debug!(CompileError);
 
 /// Writes the IR of a kernel that broke the compiler to a file that stays.
 pub(super) fn save_ir(name: &str, request: &Request) -> Option<PathBuf> {

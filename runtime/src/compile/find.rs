@@ -78,6 +78,10 @@ fn stamp(path: &Path) -> Option<String> {
 }
 
 fn check(path: PathBuf) -> Result<PathBuf, CompileError> {
+    if path.is_dir() {
+        let why = "it is a folder; name the program in it".into();
+        return Err(CompileError::Unusable { program: path, why });
+    }
     if path.is_file() { Ok(path) } else { Err(CompileError::NotFound { looked: vec![path.display().to_string()] }) }
 }
 

@@ -204,9 +204,10 @@ pub(super) fn version(program: &Path, timeout: Duration) -> Result<String, Compi
     let _ = child.kill();
     let status = child.wait().map_err(|e| unusable(e.to_string()))?;
     match text {
-        Ok(Ok(text)) if status.success() && !text.trim_ascii().is_empty() => {
+        Ok(Ok(text)) if status.success() && text.starts_with(b"tegulac ") => {
             Ok(String::from_utf8_lossy(text.trim_ascii()).into_owned())
         }
+        Ok(_) if status.success() => Err(unusable("it is no `tegulac`: its `--version` names another program".into())),
         Ok(_) => Err(unusable(format!("`--version` gives no version ({status})"))),
         Err(_) => Err(unusable(format!("`--version` gave no answer within {timeout:?}"))),
     }

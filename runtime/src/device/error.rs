@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf};
 use tegula_ir::{Loc, oracle::OracleError};
 
 /// Why a kernel could not be compiled or run.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The processor cannot run what the compiler makes, or `TEGULA_CPU` asks for something else.
@@ -56,6 +56,8 @@ pub enum DeviceError {
     #[error(transparent)]
     Oracle(#[from] Box<OracleError>),
 }
+
+crate::readable_debug!(DeviceError);
 
 impl From<CompileError> for DeviceError {
     fn from(e: CompileError) -> DeviceError {

@@ -99,7 +99,7 @@ fn threads_of(asked: &OsStr) -> Result<usize, PoolError> {
 }
 
 /// Why work was not, or not fully, done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// Called from inside work of a pool.
     #[error("a launch from inside a launch's own work: the pool cannot be used from within itself")]
@@ -117,6 +117,8 @@ pub enum PoolError {
     #[error("panicked: {0}")]
     Panicked(String),
 }
+
+crate::readable_debug!(PoolError);
 
 /// One value alone on its cache lines (two: the neighbour is often prefetched).
 #[repr(align(128))]

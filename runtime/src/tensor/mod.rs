@@ -21,7 +21,7 @@ use strided::Strided;
 use tegula_lang::{Elem, launch::MAX_RANK};
 
 /// Why there is no such tensor or view.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum TensorError {
     /// Too many axes.
@@ -94,6 +94,8 @@ pub enum TensorError {
     #[error(transparent)]
     Io(#[from] io::Error),
 }
+
+crate::readable_debug!(TensorError);
 
 /// An array of `T` in row-major order, in memory of the host (which is where the CPU and the oracle work).
 pub struct Tensor<T> {
