@@ -40,6 +40,9 @@ pub struct Facts {
     pub ends: bool,
     /// Whether it only copies values, initialised or not.
     pub copies: bool,
+    /// Registers that it goes on reading or writing until a later instruction waits for it (wgmma). They share rows with
+    /// no others, and strict mode watches over them.
+    pub held: Vec<Slot>,
 }
 
 /// A device function as a call sees it.
@@ -260,6 +263,16 @@ impl<'a, 'n> Build<'a, 'n> {
             },
             other => self.error(format!("`{}`: {} is no register to write to", self.inst.name(), show(other))),
         }
+    }
+
+    /// A register operand that the instruction holds until it is waited for: its slot. `written` for a result, which is
+    /// read only if an operand at run time says so.
+    pub fn held(&mut self, operand: &Operand, written: bool) -> Result<Slot, Error> {
+        let (reads, writes) = (self.facts.reads.len(), self.facts.writes.len());
+        let slot = if written { self.dst_of(operand, 32)? } else { self.src_of(operand, 32)? };
+        let new = if written { self.facts.writes.get(writes) } else { self.facts.reads.get(reads) };
+        self.facts.held.extend(new.copied());
+        Ok(slot)
     }
 
     // ---- predicates ---------------------------------------------------------------------------------------------

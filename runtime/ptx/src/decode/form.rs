@@ -13,7 +13,7 @@ pub struct Form {
     /// Opcode with the qualifiers that always follow it: `add`, `cp.async.commit_group`. The longest match wins.
     pub opcode: &'static str,
     /// Further qualifiers, then a colon and the types: `"rn|rz|rm|rp ftz sat : f32 f64"`. Of each group of alternatives
-    /// at most one may stand; groups may come in any order.
+    /// at most one may stand; groups may come in any order. `#` in a word stands for a number.
     pub quals: &'static str,
     /// For counting.
     pub kind: Kind,
@@ -43,6 +43,11 @@ impl Quals {
     /// Whether a qualifier stands.
     pub fn has(&self, word: &str) -> bool {
         self.words.iter().any(|w| w == word)
+    }
+
+    /// The first qualifier that starts so.
+    pub fn starting(&self, prefix: &str) -> Option<&str> {
+        self.words.iter().map(String::as_str).find(|w| w.starts_with(prefix))
     }
 
     /// Which of some alternatives stands.
@@ -99,6 +104,13 @@ pub fn find(opcode: &str, quals: &[String], line: u32) -> Result<(&'static Form,
     ))
 }
 
+/// Whether a word is one of the form's, in which `#` stands for a number.
+fn fits(form: &str, word: &str) -> bool {
+    let Some((before, after)) = form.split_once('#') else { return form == word };
+    let middle = word.strip_prefix(before).and_then(|w| w.strip_suffix(after));
+    middle.is_some_and(|m| !m.is_empty() && m.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// Matches qualifiers with a form, or gives the one that it does not take.
 fn matches(form: &Form, quals: &[String]) -> Result<Quals, String> {
     let (groups, types) = match form.quals.strip_prefix(": ") {
@@ -113,9 +125,9 @@ fn matches(form: &Form, quals: &[String]) -> Result<Quals, String> {
             out.types.push(ty);
             continue;
         }
-        let group = groups.split_whitespace().find(|g| g.split('|').any(|w| w == q));
+        let group = groups.split_whitespace().find(|g| g.split('|').any(|w| fits(w, q)));
         let Some(group) = group else { return Err(q.clone()) };
-        if out.words.iter().any(|w| group.split('|').any(|g| g == w)) {
+        if out.words.iter().any(|w| group.split('|').any(|g| fits(g, w))) {
             return Err(q.clone());
         }
         out.words.push(q.clone());

@@ -223,6 +223,7 @@ pub fn share(
     }
     let mut order: Vec<(Slot, usize)> = registers.iter().map(|(s, i)| (*s, *i)).filter(|(_, i)| range[*i].0 != usize::MAX).collect();
     order.sort_by_key(|(slot, i)| (range[*i].0, *slot));
+    let held: std::collections::HashSet<Slot> = nodes.iter().flat_map(|n| &n.facts.held).copied().collect();
     let (mut map, mut top) = (HashMap::new(), 0);
     // Rows in use until an instruction, and free ones, by width.
     let mut busy: Vec<(usize, u32, u32)> = Vec::new();
@@ -237,6 +238,11 @@ pub fn share(
             free.clear();
         }
         let width = rows.get(&slot).copied().unwrap_or(1);
+        if held.contains(&slot) {
+            map.insert(slot, Slot(top));
+            top += width;
+            continue;
+        }
         busy.retain(|(until, start, width)| {
             let over = *until < range[i].0;
             if over {

@@ -71,6 +71,12 @@ pub fn decode(module: &ast::Module, text: &str, entry: &str, tier: Tier) -> Resu
     let placement = Placement { registers, constants: rows };
     let tracking = Tracking::new(&layout.names, &facts, &suspect);
 
+    let held: HashMap<Slot, &String> = {
+        let all: std::collections::HashSet<&Slot> = facts.iter().flat_map(|f| &f.held).collect();
+        layout.names.registers.iter().filter(|r| all.contains(&r.0)).map(|r| (r.0, &r.2)).collect()
+    };
+    let held: HashMap<Slot, String> = held.into_iter().map(|(slot, name)| (slot, name.clone())).collect();
+
     let lines: Vec<&str> = text.lines().collect();
     let (mut code, mut written) = (Vec::with_capacity(layout.items.len()), Vec::new());
     for i in 0..layout.items.len() {
@@ -84,6 +90,14 @@ pub fn decode(module: &ast::Module, text: &str, entry: &str, tier: Tier) -> Resu
             None => None,
         };
         let (suspect, tracked) = tracking.of(&facts[i], &suspect[i]);
+        let watched = |slots: &[Slot], writes: bool| -> Vec<(Slot, String, bool)> {
+            let place = |s: &Slot| placement.registers.get(s).copied().unwrap_or(*s);
+            slots.iter().filter_map(|s| Some((place(s), held.get(s)?.clone(), writes))).collect()
+        };
+        let touches_held: Box<[_]> = match facts[i].held.is_empty() {
+            true => [watched(&facts[i].reads, false), watched(&facts[i].writes, true)].concat().into(),
+            false => Box::default(),
+        };
         written.push(lines.get(item.line.wrapping_sub(1) as usize).map_or("", |l| l.trim()).to_string());
         code.push(Inst {
             op: inst,
@@ -91,7 +105,8 @@ pub fn decode(module: &ast::Module, text: &str, entry: &str, tier: Tier) -> Resu
             kind,
             line: item.line,
             loc: item.inst.and_then(|i| i.loc),
-            track: !suspect.is_empty() || !tracked.is_empty(),
+            track: !suspect.is_empty() || !tracked.is_empty() || !touches_held.is_empty(),
+            held: touches_held,
             suspect,
             tracked,
             copies: facts[i].copies,
@@ -392,7 +407,7 @@ impl<'a> Layout<'a> {
 
 /// An empty instruction.
 static NOTHING: ast::Inst =
-    ast::Inst { guard: None, opcode: String::new(), quals: Vec::new(), operands: Vec::new(), line: 0, loc: None };
+    ast::Inst { guard: None, opcode: String::new(), quals: Vec::new(), operands: Vec::new(), line: 0, loc: None, used_bytes: None };
 
 impl Build<'_, '_> {
     fn run(mut self, form: &'static Form) -> Result<(Box<dyn crate::exec::op::Op>, Facts), Error> {

@@ -9,6 +9,7 @@ pub mod lanes;
 pub mod launch;
 pub mod mbarrier;
 pub mod op;
+pub mod products;
 pub mod program;
 pub mod regs;
 pub mod tile;

@@ -24,6 +24,8 @@ pub struct Inst {
     pub suspect: Box<[(u32, String)]>,
     /// Tracked registers that it writes.
     pub tracked: Box<[u32]>,
+    /// Registers that it touches and that wgmma may hold, with their names and whether it writes them.
+    pub held: Box<[(Slot, String, bool)]>,
     /// Whether it copies its sources' state (mov and friends) instead of demanding initialised ones.
     pub copies: bool,
 }

@@ -16,6 +16,7 @@ pub mod float;
 pub mod half;
 pub mod integer;
 pub mod matrix_memory;
+pub mod matrix_operand;
 pub mod mbarrier;
 pub mod memory;
 pub mod packed;
@@ -23,6 +24,7 @@ pub mod special;
 pub mod tensor;
 pub mod tensor_copy;
 pub mod warp;
+pub mod wgmma;
 
 /// Every family's rows: the table of instructions.
 const FAMILIES: &[&[Form]] = &[
@@ -47,6 +49,7 @@ const FAMILIES: &[&[Form]] = &[
     tensor::FORMS,
     tensor_copy::FORMS,
     warp::FORMS,
+    wgmma::FORMS,
 ];
 
 /// All rows.

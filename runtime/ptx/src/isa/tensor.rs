@@ -53,9 +53,9 @@ impl Op for Together {
 }
 
 /// Accumulators in registers: 16 x 8 values as two halves of 8 rows.
-trait Accumulators: Send + Sync + 'static {
+pub(super) trait Accumulators: Send + Sync + 'static {
     type V: Value;
-    /// Registers of C or D.
+    /// Registers of 16 x 8 values.
     const REGISTERS: usize;
     /// Rows `8h..8h+8`.
     fn read(regs: &Regs, slots: &[Slot], h: usize) -> [[Self::V; 8]; 8];
@@ -63,7 +63,7 @@ trait Accumulators: Send + Sync + 'static {
     fn write(regs: &mut Regs, slots: &[Slot], h: usize, mask: u32, c: &[[Self::V; 8]; 8]);
 }
 
-struct InF32;
+pub(super) struct InF32;
 impl Accumulators for InF32 {
     type V = f32;
     const REGISTERS: usize = 4;
@@ -89,7 +89,7 @@ impl Accumulators for InF32 {
     }
 }
 
-struct InF16;
+pub(super) struct InF16;
 impl Accumulators for InF16 {
     type V = f32;
     const REGISTERS: usize = 2;
@@ -114,7 +114,7 @@ impl Accumulators for InF16 {
     }
 }
 
-struct InS32;
+pub(super) struct InS32;
 impl Accumulators for InS32 {
     type V = i32;
     const REGISTERS: usize = 4;
@@ -180,30 +180,47 @@ where
                 }
             }
         }
-        for h in 0..2 {
-            let c = C::read(regs, &self.c, h);
-            let mut d = if self.saturate { [[zero; 8]; 8] } else { c };
-            for k in 0..K {
-                for r in 0..8 {
-                    for n in 0..8 {
-                        d[r][n] = A::V::madd(a[8 * h + r][k], b[k][n], d[r][n]);
-                    }
+        multiply::<C, K>(regs, mask, &a, &b, Some(&self.c), &self.d, self.saturate);
+    }
+}
+
+/// `D = A·B + C`, C and D in registers; C is zero where there is none.
+#[inline(always)]
+pub(super) fn multiply<C: Accumulators, const K: usize>(
+    regs: &mut Regs,
+    mask: u32,
+    a: &[[C::V; K]; 16],
+    b: &[[C::V; 8]; K],
+    c: Option<&[Slot]>,
+    d: &[Slot],
+    saturate: bool,
+) where
+    C::V: Saturate,
+{
+    let zero = [[C::V::default(); 8]; 8];
+    for h in 0..2 {
+        let start = c.map_or(zero, |c| C::read(regs, c, h));
+        let mut sum = if saturate { zero } else { start };
+        for k in 0..K {
+            for r in 0..8 {
+                for n in 0..8 {
+                    sum[r][n] = C::V::madd(a[8 * h + r][k], b[k][n], sum[r][n]);
                 }
             }
-            if self.saturate {
-                for r in 0..8 {
-                    for n in 0..8 {
-                        d[r][n] = c[r][n].saturating(d[r][n]);
-                    }
-                }
-            }
-            C::write(regs, &self.d, h, mask, &d);
         }
+        if saturate {
+            for r in 0..8 {
+                for n in 0..8 {
+                    sum[r][n] = start[r][n].saturating(sum[r][n]);
+                }
+            }
+        }
+        C::write(regs, d, h, mask, &sum);
     }
 }
 
 /// Adds a whole dot product, clamped (`.satfinite`). At most 32 products of bytes fit an i32, so the sum is exact.
-trait Saturate: Value {
+pub(super) trait Saturate: Value {
     fn saturating(self, sum: Self) -> Self;
 }
 impl Saturate for i32 {
