@@ -2,7 +2,7 @@
 //!
 //! This crate re-exports the language (`tegula_lang`) and adds what runs it:
 //!
-//! - [`device`]: the CPU, the oracle; streams; launching;
+//! - [`device`]: the CPU, emulated GPUs, the oracle; streams; launching;
 //! - [`tensor`]: the arrays that kernels work on; [`memory`] under them;
 //! - [`pool`]: the threads of the CPU;
 //! - [`compile`], [`cache`]: the compiler's processes, and its results on disk.
@@ -12,13 +12,15 @@
 //! `TEGULA_COMPILER_MB` (its memory). How to use Tegula from one's own crate: `docs/embedding.md`.
 
 /// `Debug` of an error as its `Display`: what a `main` that returns it prints.
-macro_rules! readable_debug { ($error:ty) => {
-    impl std::fmt::Debug for $error {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            std::fmt::Display::fmt(self, f)
+macro_rules! readable_debug {
+    ($error:ty) => {
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
         }
-    }
-} }
+    };
+}
 use readable_debug;
 
 pub mod cache;
@@ -31,6 +33,7 @@ pub mod tensor;
 pub use device::{Device, DeviceError, Stream};
 pub use tegula_ir as ir;
 pub use tegula_lang::*;
+pub use tegula_ptx as ptx;
 pub use tensor::{MappedFile, PackedTensor, Tensor, TensorError, TensorView, TensorViewMut};
 
 /// What most programs with kernels use.

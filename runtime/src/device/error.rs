@@ -52,6 +52,9 @@ pub enum DeviceError {
         /// How many there were.
         count: u64,
     },
+    /// The emulated GPU found a fault: kernel, block and thread, line of PTX, line of Rust.
+    #[error("{0}")]
+    Fault(Box<tegula_ptx::Fault>),
     /// The oracle found a fault.
     #[error(transparent)]
     Oracle(#[from] Box<OracleError>),

@@ -6,12 +6,15 @@
 
 mod args;
 mod cpu;
+mod emulated;
 mod error;
+mod modules;
 mod oracle;
 mod report;
 mod variants;
 
 pub use cpu::{Cpu, CpuOptions, Level};
+pub use emulated::{Arch, Completion, Emulated, EmulatedOptions, Launched, OnLaunch};
 pub use error::{DeviceError, Failure};
 pub use oracle::{Oracle, OracleOptions};
 pub use report::Printer;
@@ -32,7 +35,7 @@ use variants::Variants;
 
 /// What kernels are compiled for and run on.
 pub trait Target: Send + Sync {
-    /// For messages: `cpu:x86-64-v3`, `oracle`.
+    /// For messages: `cpu:x86-64-v3`, `oracle`, `emulated:sm_80`.
     fn name(&self) -> String;
 
     /// The layout in which this target's kernels read packed weights.
@@ -82,6 +85,22 @@ impl Device {
         Device::new(Cpu::new(options))
     }
 
+    /// An emulated GPU of an architecture: `sm_80` or `sm_90a`. Strict, on all cores, with the user's kernel cache.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn emulated(arch: &str) -> Result<Device, DeviceError> {
+        Device::emulated_with(arch, EmulatedOptions::default())
+    }
+
+    /// An emulated GPU, with a choice of checks.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn emulated_with(arch: &str, options: EmulatedOptions) -> Result<Device, DeviceError> {
+        Ok(Device::new(Emulated::new(arch, options)?))
+    }
+
     /// The oracle: runs the IR itself, slowly, as its definition says.
     pub fn oracle() -> Device {
         Device::oracle_with(OracleOptions::default())
@@ -98,7 +117,7 @@ impl Device {
         Device { inner: Arc::new(Inner { target: Box::new(target), programs, variants }) }
     }
 
-    /// For messages: `cpu:x86-64-v3`, `oracle`.
+    /// For messages: `cpu:x86-64-v3`, `oracle`, `emulated:sm_80`.
     pub fn name(&self) -> String {
         self.inner.target.name()
     }
@@ -204,7 +223,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// A queue of work on a device. On the CPU and the oracle each launch has ended when it returns.
+/// A queue of work on a device. On all devices of today each launch has ended when it returns.
 #[derive(Clone, Debug)]
 pub struct Stream {
     device: Device,

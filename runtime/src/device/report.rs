@@ -17,7 +17,7 @@ use tegula_ir::{
 pub type Printer = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// At most so many printed elements are kept for a launch.
-const MOST_PRINTED: usize = 1 << 20;
+pub(super) const MOST_PRINTED: usize = 1 << 20;
 
 /// Collects the reports of one launch.
 pub(super) struct Reports<'s> {
@@ -31,6 +31,8 @@ struct State {
     /// The failure of the lowest program: site, program, value.
     first: Option<(u32, u64, i64)>,
     printed: Vec<(u32, u64, i64)>,
+    /// Reports that were made but not kept.
+    lost: u64,
 }
 
 /// Where a program is in the grid.
@@ -56,8 +58,13 @@ impl<'s> Reports<'s> {
     pub unsafe extern "C" fn receive(ctx: *const Ctx, site: u32, program: u64, value: i64) {
         // SAFETY: the kernel hands on the context that it was given, whose `user` outlives the launch.
         let this = unsafe { &*(*ctx).user.cast_const().cast::<Reports<'_>>() };
-        let mut state = this.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(SiteKind::Print { .. }) = this.sites.get(site as usize).map(|s| &s.kind) {
+        this.add(site, program, value);
+    }
+
+    /// A report.
+    pub fn add(&self, site: u32, program: u64, value: i64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(SiteKind::Print { .. }) = self.sites.get(site as usize).map(|s| &s.kind) {
             if state.printed.len() < MOST_PRINTED {
                 state.printed.push((site, program, value));
             }
@@ -67,6 +74,11 @@ impl<'s> Reports<'s> {
         if state.first.is_none_or(|f| program < f.1) {
             state.first = Some((site, program, value));
         }
+    }
+
+    /// So many reports were made that nobody could keep.
+    pub fn lose(&self, count: u64) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).lost += count;
     }
 
     /// For [`Ctx::user`].
@@ -79,6 +91,10 @@ impl<'s> Reports<'s> {
         let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         if !state.printed.is_empty() {
             print(self.sites, &mut state.printed, grid, printer);
+        }
+        if state.lost > 0 {
+            let n = state.lost;
+            say(printer, &format!("… ({n} more reports, of prints or of failures, than are kept)"));
         }
         let Some((site, program, value)) = state.first else { return Ok(()) };
         let (what, loc) = match self.sites.get(site as usize) {

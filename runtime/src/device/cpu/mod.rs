@@ -7,23 +7,22 @@ mod words;
 
 pub use level::Level;
 
-use super::{DeviceError, Printer, Program, Target, report::Reports};
+use super::{
+    DeviceError, Printer, Program, Target,
+    modules::{Artifact, Modules},
+    report::Reports,
+};
 use crate::{
-    cache::{DiskCache, artifact_key},
-    compile::{Compiler, OnProgress, Program as CompilerProgram},
+    cache::DiskCache,
+    compile::{OnProgress, Program as CompilerProgram},
     pool::{Pace, Pool, PoolError, PoolOptions},
 };
 use module::Module;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 use tegula_ir::{
     Kernel,
     abi::{Ctx, FLAG_CHECKED},
     layout::Layout,
-    protocol::{Emit, Request},
 };
 use tegula_lang::launch::ArgData;
 
@@ -65,11 +64,8 @@ impl Default for CpuOptions {
 /// The host's processor as a target.
 pub struct Cpu {
     level: Result<Level, String>,
-    cache: DiskCache,
-    compiler: Compiler,
+    modules: Modules<Module>,
     shared: Arc<Shared>,
-    /// Loaded modules by artifact key. The inner lock is held while one is compiled: whoever wants the same waits.
-    modules: Mutex<HashMap<u128, Arc<Mutex<Option<Arc<Module>>>>>>,
 }
 
 /// What programs need to run.
@@ -82,62 +78,16 @@ struct Shared {
 impl Cpu {
     /// Starts the threads.
     pub fn new(options: CpuOptions) -> Cpu {
-        let cpus = || std::thread::available_parallelism().map_or(1, |n| n.get());
-        let limit = options.compilers.unwrap_or_else(cpus);
-        let mut compiler = Compiler::new(options.compiler, limit, options.compile_timeout);
-        if let Some(f) = options.on_progress {
-            compiler = compiler.on_progress(f);
-        }
+        let CpuOptions { cache, compiler, compilers, compile_timeout, on_progress, .. } = options;
         Cpu {
             level: options.level.map_or_else(Level::choose, Level::checked),
-            cache: options.cache,
-            compiler,
+            modules: Modules::new(cache, compiler, compilers, compile_timeout, on_progress),
             shared: Arc::new(Shared { pool: Pool::new(&options.pool), on_print: options.on_print }),
-            modules: Mutex::default(),
         }
     }
 
     fn level(&self) -> Result<Level, DeviceError> {
         self.level.clone().map_err(DeviceError::Unsupported)
-    }
-
-    fn module(&self, kernel: &Kernel, checked: bool) -> Result<Arc<Module>, DeviceError> {
-        let target = format!("cpu:{}", self.level()?.name());
-        let identity = self.compiler.program().identity(&self.cache)?;
-        let key = artifact_key(kernel, &target, checked, identity);
-        let slot = self.modules.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = &*slot {
-            return Ok(module.clone());
-        }
-        let module = Arc::new(self.find_or_compile(key, kernel, target, checked)?);
-        *slot = Some(module.clone());
-        Ok(module)
-    }
-
-    fn find_or_compile(
-        &self,
-        key: u128,
-        kernel: &Kernel,
-        target: String,
-        checked: bool,
-    ) -> Result<Module, DeviceError> {
-        if let Some(entry) = self.cache.load(key) {
-            match Module::from_file(&entry.path, entry.meta) {
-                Ok(module) => return Ok(module),
-                Err(e) => tracing::warn!("{e}; compiling it again"),
-            }
-        }
-        let request = Request { kernel: kernel.text(), target, emit: Emit::Artifact, checked };
-        let output = self.compiler.compile(&kernel.name, &request)?;
-        for remark in &output.meta.remarks {
-            tracing::debug!("kernel `{}`: {remark}", kernel.name);
-        }
-        match self.cache.store(key, &output.bytes, &output.meta) {
-            // Another process may have put its own there by now, which is as good.
-            Some(entry) => Module::from_file(&entry.path, output.meta),
-            None => Module::from_bytes(&output.bytes, output.meta),
-        }
     }
 }
 
@@ -154,13 +104,17 @@ impl Target for Cpu {
     }
 
     fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError> {
-        let module = self.module(kernel, checked)?;
+        let target = format!("cpu:{}", self.level()?.name());
+        let module = self.modules.get(kernel, &target, checked, |artifact| match artifact {
+            Artifact::Kept(entry) => Module::from_file(&entry.path, entry.meta),
+            Artifact::Loose(bytes, meta) => Module::from_bytes(&bytes, meta),
+        })?;
         let (flags, shared) = (if checked { FLAG_CHECKED } else { 0 }, self.shared.clone());
         Ok(Arc::new(Compiled { module, flags, shared, pace: Pace::default() }))
     }
 
     fn load_parallelism(&self) -> usize {
-        self.compiler.limit()
+        self.modules.parallelism()
     }
 }
 

@@ -1,0 +1,96 @@
+//! Compiled kernels: found in this process, on disk, or compiled, in this order. What a target makes of an artifact (a
+//! loaded library, a parsed program) is its own affair.
+
+use super::DeviceError;
+use crate::{
+    cache::{DiskCache, Entry, artifact_key},
+    compile::{Compiler, OnProgress, Program},
+};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tegula_ir::{
+    Kernel,
+    protocol::{Emit, Meta, Request},
+};
+
+/// An artifact: what the compiler made, and where it is.
+pub(super) enum Artifact {
+    /// In the cache.
+    Kept(Entry),
+    /// In memory only.
+    Loose(Vec<u8>, Meta),
+}
+
+/// The modules of a device, each an `M`.
+pub(super) struct Modules<M> {
+    cache: DiskCache,
+    compiler: Compiler,
+    /// By artifact key. The inner lock is held while one is compiled: whoever wants the same waits.
+    loaded: Mutex<HashMap<u128, Arc<Mutex<Option<Arc<M>>>>>>,
+}
+
+impl<M> Modules<M> {
+    /// Compiles with `program`, in at most `compilers` processes (without: one for each CPU), each kernel in at most
+    /// `timeout`.
+    pub fn new(
+        cache: DiskCache,
+        program: Program,
+        compilers: Option<usize>,
+        timeout: Duration,
+        on_progress: Option<OnProgress>,
+    ) -> Modules<M> {
+        let cpus = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        let mut compiler = Compiler::new(program, compilers.unwrap_or_else(cpus), timeout);
+        if let Some(f) = on_progress {
+            compiler = compiler.on_progress(f);
+        }
+        Modules { cache, compiler, loaded: Mutex::default() }
+    }
+
+    /// So many kernels may be compiled at the same time with profit.
+    pub fn parallelism(&self) -> usize {
+        self.compiler.limit()
+    }
+
+    /// The module of a kernel for a target; `open` makes it of an artifact. An artifact from disk that does not open is
+    /// compiled again.
+    pub fn get(
+        &self,
+        kernel: &Kernel,
+        target: &str,
+        checked: bool,
+        open: impl Fn(Artifact) -> Result<M, DeviceError>,
+    ) -> Result<Arc<M>, DeviceError> {
+        let identity = self.compiler.program().identity(&self.cache)?;
+        let key = artifact_key(kernel, target, checked, identity);
+        let slot = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = &*slot {
+            return Ok(module.clone());
+        }
+        let found = self.cache.load(key).and_then(|entry| {
+            open(Artifact::Kept(entry)).inspect_err(|e| tracing::warn!("{e}; compiling it again")).ok()
+        });
+        let module = match found {
+            Some(module) => module,
+            None => open(self.compile(key, kernel, target, checked)?)?,
+        };
+        let module = Arc::new(module);
+        *slot = Some(module.clone());
+        Ok(module)
+    }
+
+    fn compile(&self, key: u128, kernel: &Kernel, target: &str, checked: bool) -> Result<Artifact, DeviceError> {
+        let request = Request { kernel: kernel.text(), target: target.into(), emit: Emit::Artifact, checked };
+        let output = self.compiler.compile(&kernel.name, &request)?;
+        for remark in &output.meta.remarks {
+            tracing::debug!("kernel `{}`: {remark}", kernel.name);
+        }
+        // Another process may have put its own there by now, which is as good.
+        let kept = self.cache.store(key, &output.bytes, &output.meta);
+        Ok(kept.map_or(Artifact::Loose(output.bytes, output.meta), Artifact::Kept))
+    }
+}
