@@ -7,7 +7,7 @@ use inkwell::{
     passes::PassBuilderOptions,
     targets::{CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple},
 };
-use std::fmt;
+use std::{ffi::CStr, fmt, sync::Once};
 
 /// What turns a GPU lowering's module into MLIR's `llvm` dialect.
 ///
@@ -35,6 +35,12 @@ pub struct GpuTarget {
     /// Shared memory that a block may have, in bytes.
     pub shared_bytes: usize,
 }
+
+/// LLVM's switches for this target, which are global to the process:
+///
+/// - shared memory has 32-bit addresses;
+/// - products that widen are multiply-adds where they can be.
+const LLVM_SWITCHES: [&CStr; 2] = [c"-nvptx-short-ptr", c"-nvptx-mad-wide-opt"];
 
 /// The architectures.
 const TARGETS: [GpuTarget; 3] = [
@@ -71,6 +77,20 @@ struct Machine {
 
 impl Machine {
     fn new(target: &GpuTarget) -> Result<Self, Error> {
+        static SWITCHES: Once = Once::new();
+        SWITCHES.call_once(|| {
+            // The first is the program's name.
+            let arguments = [c"tegulac"].into_iter().chain(LLVM_SWITCHES).map(CStr::as_ptr).collect::<Vec<_>>();
+            // SAFETY: as many strings as is said, each ending in a zero; LLVM copies what it keeps. It knows the switches
+            // of its own version, so that it does not end the process.
+            unsafe {
+                llvm_sys::support::LLVMParseCommandLineOptions(
+                    arguments.len() as i32,
+                    arguments.as_ptr(),
+                    std::ptr::null(),
+                );
+            }
+        });
         Target::initialize_nvptx(&InitializationConfig::default());
         let triple = TargetTriple::create("nvptx64-nvidia-cuda");
         let missing = |why: String| Error::Target(format!("LLVM cannot make code for NVIDIA GPUs: {why}"));

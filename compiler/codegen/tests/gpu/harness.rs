@@ -78,6 +78,11 @@ pub fn run(
     let launch =
         Grid { grid, block: [meta.warps * 32, 1, 1], cluster: None, dynamic_shared: meta.shared_bytes as usize };
     let report = gpu.launch(&module, abi::gpu::ENTRY, launch, &params).map_err(|f| {
+        // `TEGULA_DUMP=FILE` keeps the code that failed.
+        if let Some(file) = std::env::var_os("TEGULA_DUMP") {
+            std::fs::write(file, format!("{ptx}\n// {}", kernel.text().replace('\n', "\n// ")))
+                .expect("TEGULA_DUMP can be written");
+        }
         let near = ptx.lines().enumerate().skip((f.line as usize).saturating_sub(12)).take(14);
         let near: Vec<String> = near.map(|(i, l)| format!("{:5} {l}", i + 1)).collect();
         format!("{f}\n{}", near.join("\n"))
@@ -116,5 +121,34 @@ pub fn skip(why: &str) {
     if let Some(path) = std::env::var_os("TEGULA_SKIPS") {
         let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
         log.and_then(|mut f| writeln!(f, "{why}")).expect("TEGULA_SKIPS can be written");
+    }
+}
+
+/// A kernel from text, on so many warps.
+pub fn kernel(text: &str, warps: usize) -> Kernel {
+    let mut k = Kernel::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    k.verify().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    k.set_warps(warps);
+    k
+}
+
+/// The patterns in an argument's memory.
+pub fn bits(arg: &Arg) -> Vec<u64> {
+    match arg {
+        Arg::View(b) => b.bits(),
+        _ => vec![],
+    }
+}
+
+/// A small generator of numbers (SplitMix64).
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        tegula_ir::testing::random::next(&mut self.0)
+    }
+    /// In 0..1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -2,5 +2,9 @@
 
 mod differential;
 mod harness;
+mod math;
+mod order;
 mod ptxas;
+mod report;
 mod shape;
+mod traffic;

@@ -31,7 +31,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         let (lhs, rhs, result) = (op.operands[0], op.operands[1], op.results[0]);
         let (k, n) = (self.tile(lhs).shape[1], self.tile(rhs).shape[1]);
         // Rows of the first operand a vector longer, so that threads in one column read different banks.
-        let skew = (16 / self.elem(lhs).bytes()).max(1);
+        // Rows of odd lengths do so by themselves.
+        let skew = if k.is_multiple_of(4) { (16 / self.elem(lhs).bytes()).max(1) } else { 0 };
         let staged = self.staged_with(op, &[lhs, rhs], &[k + skew, n], 0);
         let acc = self.convert_to(op, op.operands[2], result);
         let mut regs = vec![];

@@ -22,11 +22,17 @@ impl<'a, 'c> Cx<'a, 'c> {
         let (from, to): (Vec<Elem>, Elem) = (op.operands.iter().map(|v| self.elem(*v)).collect(), self.elem(v));
         let operands: Vec<Regs> = op.operands.iter().map(|v| self.regs(*v)).collect();
         let Some(first) = operands.first() else { return self.error(op, "has no code on GPUs") };
+        let divides = self.checked && matches!(op.kind, OpKind::Div | OpKind::Rem) && !from[0].is_float();
+        let pieces = if divides { self.pieces(v) } else { vec![] };
         let mut regs = vec![];
         for (p, piece) in first.iter().enumerate() {
+            let owner = pieces.get(p).and_then(|p| self.is_owner(&p.layout));
             let mut own = vec![];
             for r in 0..piece.len() {
                 let x: Vec<V> = operands.iter().map(|o| o[p][r]).collect();
+                if divides {
+                    self.check_division(op, from[0], &x, owner);
+                }
                 own.push(self.apply(op, &from, to, &x));
             }
             regs.push(own);
@@ -35,7 +41,7 @@ impl<'a, 'c> Cx<'a, 'c> {
     }
 
     /// An elementwise op on scalars.
-    pub fn apply(&mut self, op: &Op, from: &[Elem], to: Elem, x: &[V<'c>]) -> V<'c> {
+    fn apply(&self, op: &Op, from: &[Elem], to: Elem, x: &[V<'c>]) -> V<'c> {
         let b = self.b;
         match op.kind {
             OpKind::Cast => convert::cast(b, x[0], from[0], to),
@@ -43,27 +49,23 @@ impl<'a, 'c> Cx<'a, 'c> {
             OpKind::Select => b.select(x[0], x[1], x[2]),
             OpKind::MultipleOf => x[0],
             kind if from[0].is_float() => float(b, kind, from[0], x),
-            OpKind::Div | OpKind::Rem => {
-                if self.checked {
-                    self.check_division(op, from[0], x);
-                }
-                divide(b, op.kind, from[0], x[0], x[1])
-            }
+            OpKind::Div | OpKind::Rem => divide(b, op.kind, from[0], x[0], x[1]),
             kind => integer(b, kind, from[0], x),
         }
     }
 
-    /// Checked launches report divisions by zero and MIN / −1; the value is the divisor.
-    fn check_division(&mut self, op: &Op, e: Elem, x: &[V<'c>]) {
+    /// Checked launches report divisions by zero and MIN / −1; the value is the divisor. Of threads with copies `owner`
+    /// tells which one reports.
+    fn check_division(&mut self, op: &Op, e: Elem, x: &[V<'c>], owner: Option<V<'c>>) {
         let b = self.b;
         let mut bad = b.cmp(Cmp::Eq, x[1], b.int_like(x[1], 0));
         if e.is_signed() {
             let overflow = b.and(b.cmp(Cmp::Eq, x[0], least(b, e)), b.cmp(Cmp::Eq, x[1], b.int_like(x[1], -1)));
             bad = b.or(bad, overflow);
         }
-        let site = self.site(SiteKind::Division, "integer division by zero or overflow", op);
+        let bad = owner.map_or(bad, |o| b.and(o, bad));
         let value = b.zext(x[1], b.i64());
-        b.when(bad, || self.report(site, value));
+        self.report_if(op, SiteKind::Division, "integer division by zero or overflow", bad, value);
     }
 }
 

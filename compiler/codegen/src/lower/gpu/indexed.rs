@@ -126,6 +126,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             shape: shape.clone(),
         };
         self.begin_shared(total * 8, op);
+        self.fill_up(0, total * 8);
         // Nowhere is −1, which no offset inside is.
         let nowhere = b.c64(-1);
         let places: Vec<Vec<V>> =

@@ -60,6 +60,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let bins = self.tile(v).shape[0];
         let counters = Staged { base: self.shared, elem: Elem::I32, shape: vec![bins], strides: vec![1] };
         self.begin_shared(bins * 4, op);
+        self.fill_up(0, bins * 4);
         self.each_of(bins, &mut |cx, i| cx.put_staged(&counters, i, b.c32(0)));
         self.barrier();
         let values = op.operands[0];

@@ -78,6 +78,7 @@ impl<'a, 'c> Cx<'a, 'c> {
                 shape: t.shape.clone(),
                 strides: strides(&t.shape, row),
             });
+            self.fill_up(at, bytes(&t.shape, row, e));
             at += place(e);
         }
         let totals = self.shared_at(at);

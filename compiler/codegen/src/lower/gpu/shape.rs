@@ -119,7 +119,9 @@ impl<'a, 'c> Cx<'a, 'c> {
             strides: super::stage::strides(&t.shape, row),
             shape: t.shape.clone(),
         };
-        self.begin_shared(super::stage::bytes(&t.shape, row, t.elem), op);
+        let size = super::stage::bytes(&t.shape, row, t.elem);
+        self.begin_shared(size, op);
+        self.fill_up(0, size);
         let (b, mut start) = (self.b, 0);
         for v in &op.operands {
             let offset = start * whole.strides[axis];

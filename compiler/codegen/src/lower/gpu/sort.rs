@@ -40,9 +40,10 @@ impl<'a, 'c> Cx<'a, 'c> {
         let more: usize = op.results.iter().map(|v| place(self.elem(*v))).sum();
         let inputs = bytes(&t.shape, n, t.elem).next_multiple_of(16);
         let mut at = inputs;
-        let mut sorted = vec![];
+        let (mut sorted, mut ends) = (vec![], vec![]);
         for v in &op.results {
             let to = self.tile(*v);
+            ends.push((at, bytes(&to.shape, keep, to.elem)));
             sorted.push(Staged {
                 base: self.shared_at(at),
                 elem: to.elem,
@@ -52,6 +53,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             at += place(to.elem);
         }
         let rows = self.staged_with(op, &[source], &[n], more)[0].clone();
+        ends.into_iter().for_each(|(start, size)| self.fill_up(start, size));
         let regs = self.regs(source);
         for (piece, regs) in self.pieces(source).iter().zip(&regs) {
             let coordinates: Vec<Vec<V>> =

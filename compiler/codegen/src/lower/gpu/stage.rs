@@ -2,7 +2,7 @@
 
 use super::{
     super::cpu::{
-        build::V,
+        build::{Cmp, V},
         machine::{from_memory, memory_type, to_memory},
     },
     cx::{Cx, Piece, Regs},
@@ -54,6 +54,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let mut out = vec![];
         for ((v, row), at) in tiles.iter().zip(rows).zip(places) {
             let t = self.tile(*v);
+            self.fill_up(at, bytes(&t.shape, *row, t.elem));
             let s = Staged {
                 base: self.shared_at(at),
                 elem: t.elem,
@@ -72,12 +73,27 @@ impl<'a, 'c> Cx<'a, 'c> {
     pub fn staged_regs(&mut self, op: &Op, like: Value, regs: &Regs<'c>) -> Staged<'c> {
         let t = self.tile(like);
         let row = t.shape.last().copied().unwrap_or(1);
-        self.begin_shared(bytes(&t.shape, row, t.elem), op);
+        let size = bytes(&t.shape, row, t.elem);
+        self.begin_shared(size, op);
+        self.fill_up(0, size);
         let s = Staged { base: self.shared, elem: t.elem, shape: t.shape.clone(), strides: strides(&t.shape, row) };
         let pieces = self.pieces(like);
         self.write_staged(&s, &pieces, regs);
         self.shared_written();
         s
+    }
+
+    /// Writes zeros behind `size` bytes from `start` up to a multiple of 16: LLVM merges neighbouring reads into wider ones
+    /// that may reach there, and what is read should have been written.
+    pub fn fill_up(&mut self, start: usize, size: usize) {
+        let (b, end) = (self.b, (start + size) as i64);
+        let rest = -end & 15;
+        if rest != 0 {
+            // As many threads as bytes: a block has more.
+            let own = b.cmp(Cmp::Ult, self.tid, b.c32(rest as i32));
+            let p = b.gep(self.shared_at(end as usize), b.i8(), self.tid);
+            b.when(own, || b.store(b.c(b.i8(), 0), p, 1));
+        }
     }
 
     /// A place in shared memory.
