@@ -179,7 +179,18 @@ pub enum PackError {
 
 /// Packs a GGUF tensor of `n` rows of `k` weights for the stream's device.
 pub fn pack(stream: &Stream, quant: Quant, gguf: &[u8], k: usize, n: usize) -> Result<PackedTensor, PackError> {
-    let layout = stream.device().layout();
+    pack_as(stream.device().layout(), stream, quant, gguf, k, n)
+}
+
+/// Packs a GGUF tensor of `n` rows of `k` weights into a layout, on the stream's device.
+pub fn pack_as(
+    layout: Layout,
+    stream: &Stream,
+    quant: Quant,
+    gguf: &[u8],
+    k: usize,
+    n: usize,
+) -> Result<PackedTensor, PackError> {
     if layout == Layout::Gguf {
         return Ok(PackedTensor::from_bytes(gguf, quant, layout, k, n)?);
     }

@@ -79,7 +79,13 @@ fn products_of_matrices() {
         let want: Vec<f32> = (0..m * n).map(chain).collect();
         let (a16, b16): (Vec<bf16>, Vec<bf16>) =
             (a.iter().map(|x| bf16::from_f32(*x)).collect(), b.iter().map(|x| bf16::from_f32(*x)).collect());
-        for (stream, dims) in [(&*CPU, (32, 32, 32)), (&*ORACLE, (16, 16, 32)), (&*CPU, (6, 16, 64))] {
+        for (stream, dims) in [
+            (&*CPU, (32, 32, 32)),
+            (&*ORACLE, (16, 16, 32)),
+            (&*CPU, (6, 16, 64)),
+            (&*SM80, (32, 32, 32)),
+            (&*SM90A, (16, 64, 16)),
+        ] {
             let what = format!("{m} × {n} × {k}, {}", stream.device().name());
             let mut c = Tensor::<f32>::poisoned([m, n]).unwrap();
             matmul::launch(&tensor([m, k], &a), &tensor([k, n], &b), &mut c)

@@ -10,7 +10,6 @@ fn rows_of_every_format() {
     for &quant in Quant::ALL {
         let (h, vocabulary) = (odd_k(quant, 96), 37);
         let w = Weights::random(quant, h, vocabulary, &mut rng);
-        let packed = w.packed();
         for rows in [1, 2, 3, 7, 17] {
             let mut tokens: Vec<i32> = (0..rows).map(|_| rng.below(vocabulary) as i32).collect();
             tokens[rows - 1] = vocabulary as i32 - 1;
@@ -18,7 +17,11 @@ fn rows_of_every_format() {
                 tokens.iter().flat_map(|&t| (0..h).map(move |k| (k, t))).map(|(k, t)| w.at(k, t as usize)).collect();
             for stream in devices() {
                 let mut y = Tensor::<f32>::poisoned([rows, h]).unwrap();
-                embed::launch(&packed, &tensor([rows], &tokens), &mut y).dims(h).grid(rows).run(stream).unwrap();
+                embed::launch(&w.packed(stream), &tensor([rows], &tokens), &mut y)
+                    .dims(h)
+                    .grid(rows)
+                    .run(stream)
+                    .unwrap();
                 same_bits(&format!("{quant}, {rows} rows, {}", stream.device().name()), y.as_slice(), &want);
             }
         }
@@ -30,7 +33,7 @@ fn a_token_outside_the_table_is_zeros() {
     let w = Weights::random(Quant::Q8_0, 96, 20, &mut Rng(11));
     for stream in devices() {
         let mut y = Tensor::<f32>::poisoned([3, 96]).unwrap();
-        embed::launch(&w.packed(), &tensor([3], &[20, -1, 19]), &mut y).dims(96).grid(3).run(stream).unwrap();
+        embed::launch(&w.packed(stream), &tensor([3], &[20, -1, 19]), &mut y).dims(96).grid(3).run(stream).unwrap();
         assert!(y.as_slice()[..192].iter().all(|&x| x == 0.0));
         assert!(y.as_slice()[192..].iter().any(|&x| x != 0.0));
     }

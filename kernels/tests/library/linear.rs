@@ -1,4 +1,4 @@
-//! Products with packed weights: bits equal to plain Rust in the documented order, hence on both devices and for every
+//! Products with packed weights: bits equal to plain Rust in the documented order, hence on all devices and for every
 //! tile size; and near the float64 product.
 
 use crate::support::*;
@@ -45,16 +45,15 @@ fn plain_activations() {
     for &quant in Quant::ALL {
         let (k, n) = (odd_k(quant, 160), 50);
         let w = Weights::random(quant, k, n, &mut rng);
-        let packed = w.packed();
         let bk = if quant.block() == 256 { 256 } else { 64 };
         for m in ROWS {
             let x = rng.floats(m * k, 2.0);
             let want: Vec<f32> = (0..m * n).map(|i| chain(&x[i / n * k..][..k], &w, i % n)).collect();
             let x_tensor = tensor([m, k], &x);
             let bm = if m == 1 { 1 } else { 8 };
-            for (stream, bn) in [(&*CPU, 64), (&*ORACLE, 64), (&*CPU, 16)] {
+            for (stream, bn) in [(&*CPU, 64), (&*ORACLE, 64), (&*CPU, 16), (&*SM80, 32), (&*SM90A, 64)] {
                 let mut y = Tensor::<f32>::poisoned([m, n]).unwrap();
-                linear::launch(&x_tensor, &packed, &mut y)
+                linear::launch(&x_tensor, &w.packed(stream), &mut y)
                     .dims(bm, bn, bk)
                     .cfg(Epilogue::default())
                     .grid(grid(m, n, bm, bn))
@@ -76,7 +75,6 @@ fn quantised_activations() {
     for &quant in Quant::ALL.iter().filter(|q| !q.is_float()) {
         let (k, n) = (odd_k(quant, 160), 50);
         let w = Weights::random(quant, k, n, &mut rng);
-        let packed = w.packed();
         let bk = if quant.block() == 256 { 256 } else { 64 };
         for m in ROWS {
             // Codes over their whole range, −128 too, which a quantiser does not make.
@@ -93,9 +91,9 @@ fn quantised_activations() {
                 .collect();
             let (c, s, u) = (tensor([m, k], &codes), tensor([m, g], &scales), tensor([m, g], &sums));
             let bm = if m == 1 { 1 } else { 8 };
-            for (stream, bn) in [(&*CPU, 64), (&*ORACLE, 64), (&*CPU, 16)] {
+            for (stream, bn) in [(&*CPU, 64), (&*ORACLE, 64), (&*CPU, 16), (&*SM80, 32), (&*SM90A, 64)] {
                 let mut y = Tensor::<f32>::poisoned([m, n]).unwrap();
-                linear_quantised::launch(&c, &s, &u, &packed, &mut y)
+                linear_quantised::launch(&c, &s, &u, &w.packed(stream), &mut y)
                     .dims(bm, bn, bk, bk / 32)
                     .cfg(Quantised::default())
                     .grid(grid(m, n, bm, bn))
@@ -123,7 +121,7 @@ fn quantised_activations() {
     }
 }
 
-/// 16 bits: products of both rows of codes, each as if alone, added; then the residual. On both devices, for every tile size.
+/// 16 bits: products of both rows of codes, each as if alone, added; then the residual. On all devices, for every tile size.
 #[test]
 fn two_rows_of_codes_for_a_row() {
     let mut rng = Rng(25);
@@ -131,7 +129,6 @@ fn two_rows_of_codes_for_a_row() {
         let (k, n) = (odd_k(quant, 160), 50);
         let g = k / 32;
         let w = Weights::random(quant, k, n, &mut rng);
-        let packed = w.packed();
         for m in ROWS {
             let codes: Vec<i8> = (0..2 * m * k).map(|_| rng.bits() as i8).collect();
             let scales = rng.floats(2 * m * g, 0.05);
@@ -144,9 +141,11 @@ fn two_rows_of_codes_for_a_row() {
             let (c, s, u) = (tensor([2 * m, k], &codes), tensor([2 * m, g], &scales), tensor([2 * m, g], &sums));
             let bk = if quant.block() == 256 { 256 } else { 64 };
             let bm = m.next_power_of_two().min(8);
-            for (stream, bm, bn) in [(&*CPU, bm, 64), (&*ORACLE, bm, 64), (&*CPU, 2, 16)] {
+            for (stream, bm, bn) in
+                [(&*CPU, bm, 64), (&*ORACLE, bm, 64), (&*CPU, 2, 16), (&*SM80, bm, 32), (&*SM90A, 2, 64)]
+            {
                 let mut y = tensor([m, n], &held);
-                linear_quantised::launch(&c, &s, &u, &packed, &mut y)
+                linear_quantised::launch(&c, &s, &u, &w.packed(stream), &mut y)
                     .dims(bm, bn, bk, bk / 32)
                     .cfg(Quantised { bits: Bits::Sixteen, epilogue: Epilogue { residual: true } })
                     .grid(grid(m, n, bm, bn))
@@ -164,7 +163,6 @@ fn the_residual_is_added_last() {
     let mut rng = Rng(22);
     let (m, k, n) = (7, 96, 33);
     let w = Weights::random(Quant::Q4_1, k, n, &mut rng);
-    let packed = w.packed();
     let (x, held) = (rng.floats(m * k, 1.0), rng.floats(m * n, 3.0));
     let codes: Vec<i8> = (0..m * k).map(|_| rng.bits() as i8).collect();
     let scales = rng.floats(m * k / 32, 0.05);
@@ -181,7 +179,7 @@ fn the_residual_is_added_last() {
     for stream in devices() {
         let mut y = tensor([m, n], &held);
         let dims = (4, 16, 32);
-        linear::launch(&tensor([m, k], &x), &packed, &mut y)
+        linear::launch(&tensor([m, k], &x), &w.packed(stream), &mut y)
             .dims(dims.0, dims.1, dims.2)
             .cfg(cfg)
             .grid(grid(m, n, dims.0, dims.1))
@@ -190,7 +188,7 @@ fn the_residual_is_added_last() {
         same_bits("plain", y.as_slice(), &plain);
         let mut y = tensor([m, n], &held);
         let (c, s, u) = (tensor([m, k], &codes), tensor([m, g], &scales), tensor([m, g], &sums));
-        linear_quantised::launch(&c, &s, &u, &packed, &mut y)
+        linear_quantised::launch(&c, &s, &u, &w.packed(stream), &mut y)
             .dims(dims.0, dims.1, dims.2, 1)
             .cfg(Quantised { epilogue: cfg, ..Quantised::default() })
             .grid(grid(m, n, dims.0, dims.1))
@@ -212,7 +210,7 @@ fn parts_of_larger_tensors() {
         let part = x_tensor.slice(0, 1..1 + m).unwrap().slice(1, 2..2 + k).unwrap();
         let mut y = Tensor::<f32>::poisoned([6, 30]).unwrap();
         let view = y.view_mut().unwrap().slice(0, 2..2 + m).unwrap().slice(1, 5..5 + n).unwrap();
-        linear::launch(part, &w.packed(), view)
+        linear::launch(part, &w.packed(stream), view)
             .dims(2, 16, 16)
             .cfg(Epilogue::default())
             .grid(grid(m, n, 2, 16))
@@ -238,7 +236,7 @@ fn tile_sizes_change_no_bit() {
     for (quant, k) in [(Quant::Q8_0, 576), (Quant::Q5_1, 576), (Quant::Q4_K, 768), (Quant::Q6_K, 768)] {
         let g = k / 32;
         let w = Weights::random(quant, k, n, &mut rng);
-        let packed = w.packed();
+        let packed = w.packed(&CPU);
         let codes: Vec<i8> = (0..m * k).map(|_| rng.bits() as i8).collect();
         let scales = rng.floats(m * g, 0.05);
         let sums: Vec<i32> = codes.chunks(32).map(|c| c.iter().map(|&x| i32::from(x)).sum()).collect();

@@ -1,5 +1,5 @@
-//! Every kernel of the library beside plain Rust that shares nothing with it, on the CPU and on the oracle (with its
-//! sanitizer). Inputs are random and not zero, outputs are poisoned first, extents are awkward.
+//! Every kernel of the library beside plain Rust that shares nothing with it, on the CPU, on the oracle (with its
+//! sanitizer) and on emulated GPUs. Inputs are random and not zero, outputs are poisoned first, extents are awkward.
 
 mod attention;
 mod basic;

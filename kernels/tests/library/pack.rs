@@ -5,15 +5,18 @@ use tegula::ir::{
     Quant,
     layout::{Layout, pack_reference},
 };
-use tegula_kernels::pack::pack;
+use tegula_kernels::pack::{pack, pack_as};
 
 /// Random bytes: a packing kernel must not care what they mean.
 fn packs(quant: Quant, k: usize, n: usize, rng: &mut Rng) {
     let len = Layout::Gguf.bytes(quant, k, n).unwrap();
     let gguf: Vec<u8> = (0..len).map(|_| rng.bits() as u8).collect();
     let want = pack_reference(quant, &gguf, k, n).unwrap();
+    let plain = pack(&SM80, quant, &gguf, k, n).unwrap();
+    assert_eq!((plain.layout(), plain.as_bytes()), (Layout::Gguf, &gguf[..]), "GPUs take weights as they are");
+    assert_eq!(pack(&CPU, quant, &gguf, k, n).unwrap().as_bytes(), want);
     for stream in devices() {
-        let got = pack(stream, quant, &gguf, k, n).unwrap();
+        let got = pack_as(Layout::Panel16, stream, quant, &gguf, k, n).unwrap();
         assert_eq!((got.k(), got.n(), got.quant(), got.layout()), (k, n, quant, Layout::Panel16));
         same_bits(&format!("{quant}, K = {k}, N = {n}, {}", stream.device().name()), got.as_bytes(), &want);
     }

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use std::sync::LazyLock;
 use tegula::{
-    device::OracleOptions,
+    device::{Completion, EmulatedOptions, OracleOptions},
     ir::{Quant, layout::Layout},
     prelude::*,
 };
@@ -14,9 +14,19 @@ pub static CPU: LazyLock<Stream> = LazyLock::new(|| Device::cpu().stream());
 pub static ORACLE: LazyLock<Stream> =
     LazyLock::new(|| Device::oracle_with(OracleOptions { sanitize: true, ..OracleOptions::default() }).stream());
 
-/// Both devices.
-pub fn devices() -> [&'static Stream; 2] {
-    [&CPU, &ORACLE]
+/// An emulated A100, whose asynchronous results arrive early.
+pub static SM80: LazyLock<Stream> = LazyLock::new(|| emulated("sm_80", Completion::Early));
+/// An emulated H100, whose asynchronous results arrive late.
+pub static SM90A: LazyLock<Stream> = LazyLock::new(|| emulated("sm_90a", Completion::Late));
+
+fn emulated(arch: &str, completion: Completion) -> Stream {
+    let options = EmulatedOptions { completion, ..EmulatedOptions::default() };
+    Device::emulated_with(arch, options).expect("an architecture that is emulated").stream()
+}
+
+/// All devices.
+pub fn devices() -> [&'static Stream; 4] {
+    [&CPU, &ORACLE, &SM80, &SM90A]
 }
 
 /// Random numbers: splitmix64.
@@ -101,9 +111,10 @@ impl Weights {
     pub fn at(&self, k: usize, n: usize) -> f32 {
         Layout::Gguf.decode(self.quant, &self.gguf, (self.k, self.n), k, n)
     }
-    /// As kernels take them.
-    pub fn packed(&self) -> PackedTensor {
-        tegula_kernels::pack::pack(&CPU, self.quant, &self.gguf, self.k, self.n).unwrap()
+    /// As the kernels of a device take them; packed by the CPU.
+    pub fn packed(&self, stream: &Stream) -> PackedTensor {
+        let layout = stream.device().layout();
+        tegula_kernels::pack::pack_as(layout, &CPU, self.quant, &self.gguf, self.k, self.n).unwrap()
     }
 }
 
