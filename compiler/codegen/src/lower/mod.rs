@@ -1,3 +1,10 @@
-//! From tile IR to MLIR.
+//! From tile IR to MLIR. One module a target; each finds an op's code by its [`tegula_ir::OpKind`].
+//!
+//! What targets share: [`build`], sugar over MLIR's builders; `machine`, how elements are held; `convert`, conversions
+//! between element types.
+
+pub mod build;
+mod convert;
 pub mod cpu;
 pub mod gpu;
+mod machine;

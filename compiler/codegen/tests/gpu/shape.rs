@@ -72,3 +72,28 @@ fn what_does_not_fit_is_an_error_that_names_it() {
         compile(&kernel.replace(") {\n", ") {warps = 64} {\n"), "sm_80", Emit::Artifact, false).expect_err("64 warps");
     assert!(e.contains("64 warps"), "{e}");
 }
+
+#[test]
+fn tiles_that_no_thread_can_hold_are_remarked_or_refused() {
+    let copy = |n: usize| {
+        format!(
+            r#"kernel @c(%0 "x": view<f32, 2>, %1 "y": view_mut<f32, 2>) {{
+  %2 = const {{value = 0: i64}} : i64
+  %3 = load %0, %2, %2 : tile<f32, {n}, 256> @ "c.rs":3:9
+  %4 = exp %3 : tile<f32, {n}, 256> @ "c.rs":4:9
+  %5 = add %3, %4 : tile<f32, {n}, 256> @ "c.rs":5:9
+  store %1, %2, %2, %5
+}}
+"#
+        )
+    };
+    let remarks = |n| compile(&copy(n), "sm_80", Emit::Artifact, false).map(|r| r.1.remarks);
+    assert!(remarks(32).unwrap_or_else(|e| panic!("{e}")).is_empty());
+    let spills = remarks(128).unwrap_or_else(|e| panic!("{e}"));
+    assert!(
+        spills.len() == 1 && spills[0].contains("513 registers a thread for tiles, 258 more than it has"),
+        "{spills:?}"
+    );
+    let refused = remarks(1024).expect_err("4096 registers");
+    assert!(refused.contains("registers a thread") && refused.contains("more warps than 4"), "{refused}");
+}

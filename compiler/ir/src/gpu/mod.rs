@@ -11,10 +11,12 @@
 
 mod assign;
 mod classes;
+pub mod pressure;
 mod remat;
 mod verify;
 
 pub use assign::assign;
+pub use pressure::Pressure;
 pub use verify::Layouts;
 
 use crate::{

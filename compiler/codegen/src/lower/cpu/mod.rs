@@ -9,13 +9,14 @@
 //! | `eval` | elements on demand |
 //! | `nest`, `buffer` | loop nests; tiles in scratch memory |
 //! | `at` | a place in a tile, with lanes |
-//! | `machine`, `convert`, `elementwise`, `math` | element types in registers, and their arithmetic |
+//! | `elementwise`, `math` | arithmetic |
 //! | `view`, `gather`, `stream` | memory: bounds, edges, indices, atomics, stores around the caches |
 //! | `reduce`, `scan`, `sort`, `dot`, [`packed`] | ops along axes and products |
 //! | `control`, `report` | loops and branches; assertions and prints |
 //! | `arena` | scratch memory |
 //! | [`micro`] | register-blocked products |
-//! | [`build`] | sugar over MLIR's builders |
+//!
+//! What it shares with GPUs, the builder and how elements are held, is in [`lower`](super).
 //!
 //! The shared object has one function ([`tegula_ir::abi`]), a loop over the programs it is given. An op that stores,
 //! reduces or keeps something becomes a loop nest over its tile, innermost a vector loop; what it needs is computed in
@@ -28,15 +29,12 @@
 mod arena;
 mod at;
 mod buffer;
-pub mod build;
 mod control;
-pub(crate) mod convert;
 pub mod cx;
 mod dot;
 mod elementwise;
 mod eval;
 mod gather;
-pub(crate) mod machine;
 pub(crate) mod math;
 pub mod micro;
 mod nest;
@@ -49,6 +47,8 @@ mod sort;
 mod stream;
 mod view;
 
+pub use super::build;
+use super::{convert, machine};
 use crate::emit::CpuTarget;
 use build::{Build, V};
 use cx::{Cx, Home, PackedVal, ViewVal};

@@ -1,6 +1,6 @@
 //! Inline PTX: what LLVM cannot say or gets wrong.
 
-use super::super::cpu::build::{Build, V};
+use super::super::build::{Build, V};
 use melior::ir::{Attribute, Type, attribute::StringAttribute};
 
 /// Inline PTX with at most one result. Operands are `$0`, `$1`, … with the result first.

@@ -5,7 +5,7 @@
 //! instruction flushes subnormal numbers (it is used where `fast` allows that).
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
         machine::{carrier, from_memory, memory_type, to_memory},
     },

@@ -1,7 +1,7 @@
 //! Control flow. What is carried is registers: a tile as many as its layout has.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
         machine::carrier,
     },

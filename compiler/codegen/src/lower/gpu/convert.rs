@@ -1,7 +1,7 @@
 //! From one layout to another: piece by piece, as [`Plan`] says.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
         machine::{from_memory, memory_type, to_memory},
     },

@@ -1,7 +1,7 @@
 //! The state of a lowering: the registers of each value.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Build, V},
         machine::carrier,
     },

@@ -4,7 +4,7 @@
 //! second operand are read by neighbours at once; the first operand is read four k at a time where that is aligned.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Build, V},
         convert::widen,
         machine::{from_memory, memory_type},

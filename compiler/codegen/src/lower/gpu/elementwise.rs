@@ -4,7 +4,7 @@
 //! result, as f32 has more than twice their digits. `fma` does not fit that rule and has code of its own.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Build, Cmp, FCmp, V},
         convert::{self, narrow, widen},
         machine::carrier,

@@ -1,6 +1,6 @@
 //! The exact remainder of floats, as C's `fmod`: long division of the significands, bit by bit.
 
-use super::super::cpu::build::{Build, Cmp, FCmp, V};
+use super::super::build::{Build, Cmp, FCmp, V};
 
 /// x − y · trunc(x / y), exactly; f32 or f64. NaN for an infinite x, a zero y, or a NaN.
 pub fn fmod<'c>(b: &Build<'c>, x: V<'c>, y: V<'c>) -> V<'c> {

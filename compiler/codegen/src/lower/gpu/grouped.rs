@@ -1,7 +1,7 @@
 //! `dot_grouped`: the integer product of a group of 32 by eight `dp4a`, then one fused multiply-add.
 
 use super::{
-    super::cpu::build::{Cmp, V},
+    super::build::{Cmp, V},
     Error,
     cx::{Cx, Home},
     packed::Group,

@@ -1,7 +1,7 @@
 //! Access by index tiles: gather and scatter.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
         machine::{from_memory, memory_type, to_memory},
     },

@@ -5,9 +5,9 @@ mod double;
 mod pow;
 mod trig;
 
-use super::super::cpu::{
+use super::super::{
     build::{Build, V},
-    math::{exp, log, special},
+    cpu::math::{exp, log, special},
 };
 use tegula_ir::{Elem, OpKind};
 

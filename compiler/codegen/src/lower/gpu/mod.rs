@@ -51,7 +51,7 @@ mod view;
 mod warp;
 
 pub use super::cpu::Error;
-use super::cpu::{
+use super::{
     build::{Build, V},
     machine,
 };
@@ -61,7 +61,11 @@ use melior::ir::{
     Attribute, Type as MlirType,
     attribute::{ArrayAttribute, StringAttribute, TypeAttribute},
 };
-use tegula_ir::{Kernel, Op, OpKind, Type, abi, gpu::Layouts, protocol::Meta};
+use tegula_ir::{
+    Kernel, Op, OpKind, Type, abi,
+    gpu::{Layouts, Pressure, pressure::THREAD_REGISTERS},
+    protocol::Meta,
+};
 
 /// A lowered kernel.
 pub struct Lowered<'c> {
@@ -82,6 +86,7 @@ pub fn lower<'c>(
     checked: bool,
 ) -> Result<Lowered<'c>, Error> {
     let layouts = Layouts::of(kernel).map_err(|e| Error { message: e.to_string(), loc: Some(e.loc) })?;
+    let remark = registers(kernel, &layouts)?;
     let b = Build::new(context);
     let mut meta = Meta::default();
     let mut result = Ok(());
@@ -95,6 +100,7 @@ pub fn lower<'c>(
     ];
     b.kernel(abi::gpu::ENTRY, &types, &kernel_attributes, |args| {
         let mut cx = Cx::new(&b, kernel, layouts, *target, checked);
+        cx.remarks.extend(remark);
         cx.report_to = args.last().copied();
         result = entry(&mut cx, args).and_then(|()| cx.fits());
         meta = Meta {
@@ -106,6 +112,27 @@ pub fn lower<'c>(
         };
     });
     result.map(|()| Lowered { module: b.finish(), meta })
+}
+
+/// Registers of a thread beyond which a kernel is refused: each value would be in memory most of the time, and there would
+/// be hundreds of thousands of instructions.
+const MOST_REGISTERS: usize = 8 * THREAD_REGISTERS;
+
+/// A remark if the tiles of a thread are more than its registers hold.
+fn registers(kernel: &Kernel, layouts: &Layouts) -> Result<Option<String>, Error> {
+    let p = Pressure::of(kernel, layouts);
+    let what = format!("`{}` needs about {} registers a thread for tiles, {{}}", p.op, p.registers);
+    let advice = format!("more warps than {} or smaller tiles fit", kernel.warps());
+    if p.registers > MOST_REGISTERS {
+        let excess = format!("{} more than the {MOST_REGISTERS} that are put up with", p.registers - MOST_REGISTERS);
+        let message = format!("{}; a thread has {THREAD_REGISTERS}: {advice}", what.replace("{}", &excess));
+        return Err(Error { message, loc: Some(p.loc) });
+    }
+    let excess = p.registers.saturating_sub(THREAD_REGISTERS);
+    Ok((excess > 0).then(|| {
+        let spill = format!("{excess} more than it has: values spill to memory; {advice} ({})", p.loc);
+        what.replace("{}", &spill)
+    }))
 }
 
 /// Types and attributes of the entry's parameters: see [`abi::gpu`].

@@ -2,7 +2,7 @@
 //! blocks along K.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Build, Cmp, V},
         convert::widen,
     },

@@ -1,10 +1,10 @@
 //! By index within a tile: `take` and `histogram`.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
+        cpu::reduce::axis_of,
         machine::carrier,
-        reduce::axis_of,
     },
     Error,
     asm::ptx,

@@ -8,10 +8,10 @@
 //! commute: its tree goes from bit 0 upwards, so that both operands always are neighbouring runs in order.
 
 use super::{
-    super::cpu::{
+    super::{
         build::V,
+        cpu::reduce::{Combine, axis_of, kind_of},
         machine::carrier,
-        reduce::{Combine, axis_of, kind_of},
     },
     Error,
     cx::{Cx, Home, Piece, Regs},

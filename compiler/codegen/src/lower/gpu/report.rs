@@ -2,7 +2,7 @@
 //! [`tegula_ir::abi::gpu`] for the buffer.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
         machine::to_memory,
     },

@@ -4,9 +4,9 @@
 //! a line folds the runs' totals from left to right, then each run is scanned again from what came before it.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Build, Cmp, V},
-        reduce::{Combine, axis_of, kind_of},
+        cpu::reduce::{Combine, axis_of, kind_of},
     },
     Error,
     cx::Cx,

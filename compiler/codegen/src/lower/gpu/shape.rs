@@ -1,7 +1,7 @@
 //! Ops that only move elements.
 
 use super::{
-    super::cpu::build::V,
+    super::build::V,
     Error,
     cx::{Cx, Regs},
 };
@@ -87,7 +87,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         }
         let b = self.b;
         let mut staged = self.staged(op, &[from])[0].clone();
-        let memory = super::super::cpu::machine::memory_type(b, staged.elem);
+        let memory = super::super::machine::memory_type(b, staged.elem);
         staged.base = b.gep(staged.base, memory, b.c64((start * staged.strides[axis]) as i64));
         let pieces = self.pieces(to);
         let regs = self.read_staged(&staged, &pieces);
@@ -125,7 +125,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let (b, mut start) = (self.b, 0);
         for v in &op.operands {
             let offset = start * whole.strides[axis];
-            let memory = super::super::cpu::machine::memory_type(b, t.elem);
+            let memory = super::super::machine::memory_type(b, t.elem);
             let mut part = whole.clone();
             part.base = b.gep(whole.base, memory, b.c64(offset as i64));
             let (pieces, regs) = (self.pieces(*v), self.regs(*v));
@@ -145,7 +145,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             self.by_owners(&piece.layout, |cx| {
                 for (r, x) in regs.iter().enumerate() {
                     let p = cx.staged_address(s, piece, r);
-                    b.store(super::super::cpu::machine::to_memory(b, *x, s.elem), p, s.elem.bytes());
+                    b.store(super::super::machine::to_memory(b, *x, s.elem), p, s.elem.bytes());
                 }
             });
         }

@@ -1,7 +1,7 @@
 //! `sort` and `topk`: each element counts those that come before it in its row, which is its place.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Build, Cmp, FCmp, V},
         convert::widen,
     },

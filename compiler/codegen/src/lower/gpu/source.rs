@@ -1,7 +1,7 @@
 //! Values out of nothing.
 
 use super::{
-    super::cpu::{build::V, machine::carrier},
+    super::{build::V, machine::carrier},
     Error,
     cx::Cx,
 };

@@ -1,7 +1,7 @@
 //! A tile in shared memory, row-major: for whatever needs elements of other threads in an irregular way.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
         machine::{from_memory, memory_type, to_memory},
     },

@@ -6,7 +6,7 @@
 //! read.
 
 use super::{
-    super::cpu::build::V,
+    super::build::V,
     cx::{Cx, Home, ViewVal},
 };
 use std::collections::HashSet;

@@ -4,7 +4,7 @@
 //! distance go together.
 
 use super::{
-    super::cpu::build::{Cmp, V},
+    super::build::{Cmp, V},
     cx::{Cx, Piece},
 };
 use tegula_ir::linear::Linear;

@@ -4,7 +4,7 @@
 //! are as wide as layout and alignment allow, without checks; else each element has a predicate of its own.
 
 use super::{
-    super::cpu::{
+    super::{
         build::{Cmp, V},
         machine::{self, carrier, from_memory, memory_type, to_memory},
     },

@@ -1,6 +1,6 @@
 //! Exchanges within a warp.
 
-use super::{super::cpu::build::V, cx::Cx};
+use super::{super::build::V, cx::Cx};
 use melior::ir::Type;
 
 /// How lanes are paired.
@@ -55,7 +55,7 @@ impl<'a, 'c> Cx<'a, 'c> {
     pub fn thread_bit(&self, bit: usize) -> V<'c> {
         let b = self.b;
         let masked = b.and_c(self.tid, 1 << bit);
-        b.cmp(super::super::cpu::build::Cmp::Ne, masked, b.c32(0))
+        b.cmp(super::super::build::Cmp::Ne, masked, b.c32(0))
     }
     /// The lane's number in its warp.
     pub fn lane(&self) -> V<'c> {

@@ -1,8 +1,8 @@
 //! Functions of f64: series long enough for the last place or two.
 
-use super::super::super::cpu::{
+use super::super::super::{
     build::{Build, Cmp, FCmp, V},
-    math::poly,
+    cpu::math::poly,
 };
 
 /// ln 2 in two parts, the first with few bits.

@@ -1,7 +1,7 @@
 //! x to the y in f64, as 2^(y · log2 x) with the logarithm as a sum of two numbers.
 
 use super::{
-    super::super::cpu::build::{Build, FCmp, V},
+    super::super::build::{Build, FCmp, V},
     double::{clamp, exp_small, is_odd, log2_parts, scale},
 };
 
@@ -24,7 +24,7 @@ pub fn pow<'c>(b: &Build<'c>, x: V<'c>, y: V<'c>) -> V<'c> {
     let p = scale(b, exp_small(b, r), n);
 
     // A negative base: the sign of an odd power; NaN for what is no integer.
-    let negative = b.cmp(super::super::super::cpu::build::Cmp::Slt, b.bitcast(x, b.i64()), b.c64(0));
+    let negative = b.cmp(super::super::super::build::Cmp::Slt, b.bitcast(x, b.i64()), b.c64(0));
     let integral = b.cmpf(FCmp::Oeq, b.floor(y), y);
     let odd = b.and(integral, is_odd(b, b.floor(y)));
     let p = b.select(b.and(negative, odd), b.negf(p), p);

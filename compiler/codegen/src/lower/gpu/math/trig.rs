@@ -1,9 +1,9 @@
 //! sin and cos. The argument is reduced by multiples of π/2: in f64 by a product with its parts where that is exact enough,
 //! and by the bits of 2/π that matter (Payne and Hanek) where the argument is large.
 
-use super::super::super::cpu::{
+use super::super::super::{
     build::{Build, Cmp, FCmp, V},
-    math::poly,
+    cpu::math::poly,
 };
 
 /// The first 192 bits of 2/π.
