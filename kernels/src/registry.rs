@@ -1,4 +1,5 @@
-//! The library's kernels by name, each with dims and settings that make a plausible instance: what `tegula compile` shows.
+//! The library's kernels by name, each with dims and settings that make a plausible instance of it for a target: what
+//! `tegula compile` shows. Targets differ in how large a tile may be and in how weights lie; the source is the same.
 
 use crate::{
     activation, attention, basic, embed,
@@ -23,9 +24,20 @@ pub struct Entry {
     pub doc: &'static str,
     /// Its dims in order, with the values taken where none are given.
     pub dims: &'static [(&'static str, usize)],
+    /// Other values for some targets.
+    pub tiles: &'static [Tiles],
     /// Its settings.
     pub settings: &'static [Setting],
     build: fn(&Values) -> Result<Kernel, LaunchError>,
+}
+
+/// The values of dims, all of them in order, for targets whose name starts so.
+#[derive(Debug)]
+pub struct Tiles {
+    /// `sm_` for all GPUs, `sm_90a` for one.
+    pub target: &'static str,
+    /// The values.
+    pub dims: &'static [usize],
 }
 
 /// Something besides dims that decides what is built.
@@ -35,6 +47,8 @@ pub struct Setting {
     pub name: &'static str,
     /// The value taken where none is given.
     pub default: &'static str,
+    /// Other values for targets whose name starts so.
+    pub on: &'static [(&'static str, &'static str)],
     /// The values it may have.
     pub choices: fn() -> Vec<&'static str>,
 }
@@ -100,11 +114,20 @@ pub fn find(name: &str) -> Result<&'static Entry, RegistryError> {
 }
 
 impl Entry {
-    /// Its IR. `dims`: one value for each, or none at all. `set`: dims and settings by name; later ones win.
-    pub fn ir(&self, dims: &[usize], set: &[(String, String)]) -> Result<Kernel, RegistryError> {
+    /// The values of its dims for a target (`cpu:x86-64-v3`, `sm_80`), where none are given.
+    pub fn dims_on(&self, target: &str) -> Vec<usize> {
+        let tiles = self.tiles.iter().find(|t| target.starts_with(t.target));
+        tiles.map_or_else(|| self.dims.iter().map(|d| d.1).collect(), |t| t.dims.to_vec())
+    }
+
+    /// Its IR for a target. `dims`: one value for each, or none at all. `set`: dims and settings by name; later ones win.
+    ///
+    /// # Errors
+    /// Unknown names, values out of range, and what the kernel itself refuses.
+    pub fn ir(&self, target: &str, dims: &[usize], set: &[(String, String)]) -> Result<Kernel, RegistryError> {
         let mut values = Values {
-            dims: self.dims.iter().map(|d| d.1).collect(),
-            settings: self.settings.iter().map(|s| (s.name, s.default)).collect(),
+            dims: self.dims_on(target),
+            settings: self.settings.iter().map(|s| (s.name, s.default_on(target))).collect(),
         };
         if !dims.is_empty() && dims.len() != self.dims.len() {
             return Err(RegistryError::DimCount { kernel: self.name, expected: self.dims, found: dims.len() });
@@ -143,6 +166,13 @@ impl Entry {
     }
 }
 
+impl Setting {
+    /// The value taken for a target where none is given.
+    pub fn default_on(&self, target: &str) -> &'static str {
+        self.on.iter().find(|o| target.starts_with(o.0)).map_or(self.default, |o| o.1)
+    }
+}
+
 /// What was chosen for an entry: a value for each of its dims and settings.
 struct Values {
     dims: Vec<usize>,
@@ -172,15 +202,19 @@ impl Values {
 }
 
 const QUANT: Setting =
-    Setting { name: "quant", default: "Q8_0", choices: || Quant::ALL.iter().map(|q| q.name()).collect() };
-const LAYOUT: Setting =
-    Setting { name: "layout", default: "panel16", choices: || Layout::ALL.iter().map(|l| l.name()).collect() };
-const RESIDUAL: Setting = Setting { name: "residual", default: "false", choices: || vec!["false", "true"] };
-const BITS: Setting = Setting { name: "bits", default: "8", choices: || vec!["8", "16"] };
-const ELEM: Setting = Setting { name: "elem", default: "f32", choices: || vec!["f32", "f16", "bf16"] };
-const PAIRS: Setting = Setting { name: "pairs", default: "adjacent", choices: || vec!["adjacent", "halves"] };
+    Setting { name: "quant", default: "Q8_0", on: &[], choices: || Quant::ALL.iter().map(|q| q.name()).collect() };
+const LAYOUT: Setting = Setting {
+    name: "layout",
+    default: "panel16",
+    on: &[("sm_", "gguf")],
+    choices: || Layout::ALL.iter().map(|l| l.name()).collect(),
+};
+const RESIDUAL: Setting = Setting { name: "residual", default: "false", on: &[], choices: || vec!["false", "true"] };
+const BITS: Setting = Setting { name: "bits", default: "8", on: &[], choices: || vec!["8", "16"] };
+const ELEM: Setting = Setting { name: "elem", default: "f32", on: &[], choices: || vec!["f32", "f16", "bf16"] };
+const PAIRS: Setting = Setting { name: "pairs", default: "adjacent", on: &[], choices: || vec!["adjacent", "halves"] };
 const CUT: Setting =
-    Setting { name: "blocks_per_cut", default: "16", choices: || vec!["1", "2", "4", "8", "16", "32", "64"] };
+    Setting { name: "blocks_per_cut", default: "16", on: &[], choices: || vec!["1", "2", "4", "8", "16", "32", "64"] };
 
 /// A float kernel for the element type that the settings name.
 macro_rules! for_elem {
@@ -199,6 +233,7 @@ pub const KERNELS: &[Entry] = &[
         name: "vector_add",
         doc: "z = x + y, elementwise",
         dims: &[("BN", 1024)],
+        tiles: &[],
         settings: &[ELEM],
         build: |v| for_elem!(v, basic::vector_add, 0),
     },
@@ -206,6 +241,7 @@ pub const KERNELS: &[Entry] = &[
         name: "softmax",
         doc: "softmax of each row",
         dims: &[("N", 1024)],
+        tiles: &[],
         settings: &[ELEM],
         build: |v| for_elem!(v, basic::softmax, 0),
     },
@@ -213,6 +249,7 @@ pub const KERNELS: &[Entry] = &[
         name: "matmul",
         doc: "matrix product",
         dims: &[("BM", 128), ("BN", 256), ("BK", 256)],
+        tiles: &[Tiles { target: "sm_", dims: &[64, 64, 32] }],
         settings: &[ELEM],
         build: |v| for_elem!(v, basic::matmul, 0 1 2),
     },
@@ -220,6 +257,7 @@ pub const KERNELS: &[Entry] = &[
         name: "rms_norm",
         doc: "RMS norm of each row",
         dims: &[("N", 576)],
+        tiles: &[],
         settings: &[],
         build: |v| norm::rms_norm::ir().dims(v.dims[0]).build(),
     },
@@ -227,6 +265,7 @@ pub const KERNELS: &[Entry] = &[
         name: "rms_norm_rows",
         doc: "RMS norm of chosen rows",
         dims: &[("N", 576)],
+        tiles: &[],
         settings: &[],
         build: |v| norm::rms_norm_rows::ir().dims(v.dims[0]).build(),
     },
@@ -234,6 +273,7 @@ pub const KERNELS: &[Entry] = &[
         name: "rms_norm_quantise",
         doc: "RMS norm of each row, to groups of 8 or 16 bits",
         dims: &[("G", 18)],
+        tiles: &[],
         settings: &[BITS],
         build: |v| norm::rms_norm_quantise::ir().dims(v.dims[0]).cfg(v.bits()).build(),
     },
@@ -241,6 +281,7 @@ pub const KERNELS: &[Entry] = &[
         name: "quantise",
         doc: "rows to groups of 8 or 16 bits",
         dims: &[("G", 18)],
+        tiles: &[],
         settings: &[BITS],
         build: |v| quantise::quantise::ir().dims(v.dims[0]).cfg(v.bits()).build(),
     },
@@ -248,6 +289,7 @@ pub const KERNELS: &[Entry] = &[
         name: "linear",
         doc: "f32 activations times packed weights",
         dims: &[("BM", 64), ("BN", 128), ("BK", 256)],
+        tiles: &[Tiles { target: "sm_", dims: &[16, 32, 256] }],
         settings: &[QUANT, LAYOUT, RESIDUAL],
         build: |v| {
             let ir = linear::linear::ir().dims(v.dims[0], v.dims[1], v.dims[2]);
@@ -258,6 +300,7 @@ pub const KERNELS: &[Entry] = &[
         name: "linear_quantised",
         doc: "quantised activations times packed weights",
         dims: &[("BM", 64), ("BN", 128), ("BK", 256), ("GK", 8)],
+        tiles: &[Tiles { target: "sm_", dims: &[16, 32, 256, 8] }],
         settings: &[QUANT, LAYOUT, RESIDUAL, BITS],
         build: |v| {
             let ir = linear::linear_quantised::ir().dims(v.dims[0], v.dims[1], v.dims[2], v.dims[3]);
@@ -269,6 +312,7 @@ pub const KERNELS: &[Entry] = &[
         name: "embed",
         doc: "rows of an embedding table",
         dims: &[("H", 576)],
+        tiles: &[],
         settings: &[QUANT, LAYOUT],
         build: |v| embed::embed::ir().dims(v.dims[0]).packed(v.quant(), v.layout()).build(),
     },
@@ -276,6 +320,7 @@ pub const KERNELS: &[Entry] = &[
         name: "rope_and_cache",
         doc: "rotary embedding, keys and values into the cache (9 query heads, 3 of keys)",
         dims: &[("HD", 32)],
+        tiles: &[],
         settings: &[PAIRS],
         build: |v| {
             let pairs = if v.get("pairs") == "halves" { Pairs::Halves } else { Pairs::Adjacent };
@@ -286,6 +331,7 @@ pub const KERNELS: &[Entry] = &[
         name: "attention",
         doc: "attention over the paged KV cache",
         dims: &[("BT", 16), ("G", 3), ("D", 64), ("B", 32)],
+        tiles: &[Tiles { target: "sm_", dims: &[4, 3, 64, 32] }],
         settings: &[CUT],
         build: |v| {
             let order = attention::Order { blocks_per_cut: v.number("blocks_per_cut") };
@@ -296,6 +342,7 @@ pub const KERNELS: &[Entry] = &[
         name: "swiglu",
         doc: "silu(gate) · up",
         dims: &[("N", 1536)],
+        tiles: &[],
         settings: &[],
         build: |v| activation::swiglu::ir().dims(v.dims[0]).build(),
     },
@@ -303,6 +350,7 @@ pub const KERNELS: &[Entry] = &[
         name: "swiglu_quantise",
         doc: "silu(gate) · up, to groups of 8 or 16 bits",
         dims: &[("G", 48)],
+        tiles: &[],
         settings: &[BITS],
         build: |v| activation::swiglu_quantise::ir().dims(v.dims[0]).cfg(v.bits()).build(),
     },
@@ -310,6 +358,7 @@ pub const KERNELS: &[Entry] = &[
         name: "sample",
         doc: "a token for each row of logits",
         dims: &[("BV", 4096)],
+        tiles: &[Tiles { target: "sm_", dims: &[1024] }],
         settings: &[],
         build: |v| sample::sample::ir().dims(v.dims[0]).build(),
     },
@@ -317,6 +366,7 @@ pub const KERNELS: &[Entry] = &[
         name: "pack_blocks",
         doc: "GGUF's quantised weights into panels",
         dims: &[],
+        tiles: &[],
         settings: &[QUANT],
         build: |v| pack::pack_blocks::ir().dims(v.quant().block_bytes()).cfg(v.quant()).build(),
     },
@@ -324,6 +374,7 @@ pub const KERNELS: &[Entry] = &[
         name: "pack_floats",
         doc: "GGUF's float weights into panels",
         dims: &[("BK", 64), ("SIZE", 4)],
+        tiles: &[],
         settings: &[],
         build: |v| pack::pack_floats::ir().dims(v.dims[0], v.dims[1]).build(),
     },
@@ -333,17 +384,32 @@ pub const KERNELS: &[Entry] = &[
 mod tests {
     use super::*;
 
+    const CPU: &str = "cpu:x86-64-v3";
+
+    #[test]
+    fn tiles_and_settings_are_those_of_the_target() {
+        let text = |name: &str, target: &str| find(name).unwrap().ir(target, &[], &[]).unwrap().text();
+        assert!(text("sample", CPU).contains("tile<f32, 1, 4096>"));
+        assert!(text("sample", "sm_90a").contains("tile<f32, 1, 1024>"));
+        assert!(text("linear", CPU).contains("packed<q8_0, panel16>"));
+        assert!(text("linear", "sm_80").contains("packed<q8_0, gguf>"));
+        assert_eq!(text("softmax", CPU), text("softmax", "sm_80"));
+        for entry in KERNELS {
+            assert!(entry.tiles.iter().all(|t| t.dims.len() == entry.dims.len()), "{}", entry.name);
+        }
+    }
+
     #[test]
     fn every_kernel_builds_as_it_is_and_with_each_setting() {
         for entry in KERNELS {
-            entry.ir(&[], &[]).unwrap_or_else(|e| panic!("{}: {e}", entry.name));
+            entry.ir(CPU, &[], &[]).unwrap_or_else(|e| panic!("{}: {e}", entry.name));
             for setting in entry.settings {
                 for choice in (setting.choices)() {
                     // Float weights have no blocks of codes, and GGUF's rows are no panels.
                     let float = Quant::from_name(choice).is_some_and(|q| q.is_float());
                     let set = [(setting.name.to_owned(), choice.to_owned())];
-                    match entry.ir(&[], &set) {
-                        Ok(kernel) => assert_eq!(kernel.params.len(), entry.ir(&[], &[]).unwrap().params.len()),
+                    match entry.ir(CPU, &[], &set) {
+                        Ok(kernel) => assert_eq!(kernel.params.len(), entry.ir(CPU, &[], &[]).unwrap().params.len()),
                         Err(e) => assert!(float && entry.name != "linear", "{} {set:?}: {e}", entry.name),
                     }
                 }
@@ -355,7 +421,7 @@ mod tests {
     fn dims_and_settings_reach_the_kernel() {
         let text = |dims: &[usize], set: &[(&str, &str)]| {
             let set: Vec<_> = set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-            find("softmax").unwrap().ir(dims, &set).unwrap().text()
+            find("softmax").unwrap().ir(CPU, dims, &set).unwrap().text()
         };
         assert!(text(&[], &[]).contains("tile<f32, 1, 1024>"));
         assert!(text(&[96], &[]).contains("tile<f32, 1, 96>"));
@@ -366,7 +432,7 @@ mod tests {
     fn mistakes_say_what_would_be_right() {
         let error = |name: &str, dims: &[usize], set: &[(&str, &str)]| {
             let set: Vec<_> = set.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-            find(name).and_then(|e| e.ir(dims, &set)).unwrap_err().to_string()
+            find(name).and_then(|e| e.ir(CPU, dims, &set)).unwrap_err().to_string()
         };
         assert!(error("sofmax", &[], &[]).starts_with("there is no kernel `sofmax`; known are: vector_add, softmax,"));
         assert_eq!(error("matmul", &[1, 2], &[]), "kernel `matmul` takes 3 dims (BM, BN, BK), found 2 of them");

@@ -99,7 +99,8 @@ fn find(name: &OsStr, args: &Args) -> Result<Kernel, Error> {
         if let Some(i) = args.set.iter().enumerate().position(twice) {
             return Err(Error::Usage(format!("--set {}=… is given twice", args.set[i].0)));
         }
-        return Ok(registry::find(known)?.ir(&args.dims, &args.set)?);
+        let target = args.target.as_deref().unwrap_or("cpu");
+        return Ok(registry::find(known)?.ir(target, &args.dims, &args.set)?);
     }
     if !args.dims.is_empty() || !args.set.is_empty() {
         let why = "--dims and --set are for kernels of the library; tile IR in a file has its dims already";

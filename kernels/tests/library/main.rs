@@ -11,3 +11,4 @@ mod quantise;
 mod rope;
 mod sample;
 mod support;
+mod targets;
