@@ -1,10 +1,7 @@
 //! What keeps this process from harming the machine that it runs on: a bound on its memory, and an end with the program
 //! that it works for.
 
-use std::{
-    os::unix::process::parent_id,
-    time::Duration,
-};
+use std::{os::unix::process::parent_id, time::Duration};
 
 /// Megabytes of address space that a compilation may take, when the environment says nothing.
 const DEFAULT_MB: u64 = 8192;

@@ -66,7 +66,11 @@ fn unrolled(n: usize) -> String {
         sum = v + 3;
     }
     let v = 4 * n + 3;
-    text + &format!("%{v} = const {{value = 0: i64}} : i64\n%{} = reshape %{sum} : tile<i32, 1>\nstore %1, %{v}, %{}\n}}", v + 1, v + 1)
+    text + &format!(
+        "%{v} = const {{value = 0: i64}} : i64\n%{} = reshape %{sum} : tile<i32, 1>\nstore %1, %{v}, %{}\n}}",
+        v + 1,
+        v + 1
+    )
 }
 
 /// Compiles one kernel in a process of so many megabytes.

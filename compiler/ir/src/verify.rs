@@ -24,8 +24,12 @@ pub struct VerifyError {
 impl Kernel {
     /// Checks the whole kernel; the first fault is the error.
     pub fn verify(&self) -> Result<(), VerifyError> {
-        let mut v =
-            Verifier { kernel: self, visible: vec![false; self.types.len()], defined: vec![false; self.types.len()], depth: 0 };
+        let mut v = Verifier {
+            kernel: self,
+            visible: vec![false; self.types.len()],
+            defined: vec![false; self.types.len()],
+            depth: 0,
+        };
         let top = |message: String| VerifyError {
             kernel: self.name.clone(),
             op: "kernel".into(),

@@ -43,6 +43,10 @@ fn errors_name_the_line_of_the_text() {
     assert_eq!(e, "<text>:3:3: `add` in kernel `k`: operand 0 and the result: `i32` and `i64` differ");
     let e = passes::opt_text("kernel @k() {\n  %1 = nge %0 : i32\n}\n", "dce").unwrap_err().to_string();
     assert_eq!(e, "line 2: there is no op `nge`");
+    for (pipeline, missing) in [("", ""), ("cse,,dce", ""), ("dce,cce", "cce")] {
+        let e = passes::opt_text("kernel @k() {\n}\n", pipeline).unwrap_err().to_string();
+        assert!(e.starts_with(&format!("there is no pass `{missing}`; passes: canonicalise, ")), "{e}");
+    }
     let e = passes::opt_text("kernel @k() {\n}\n", "dce,cce").unwrap_err().to_string();
     assert_eq!(
         e,

@@ -50,6 +50,15 @@ pub trait Float: Num {}
 )]
 pub trait Int: Num {}
 
+/// A number that memory can be changed by atomically with arithmetic: all but those of 8 bits.
+#[diagnostic::on_unimplemented(
+    message = "there are no atomic `add`, `max` and `min` on `{Self}`",
+    note = "they work on numbers of 16 bits and more: `f16 bf16 f32 f64`, `i16 i32 i64`, `u16 u32 u64`"
+)]
+pub trait AtomicNum: Num {}
+macro_rules! atomic { ($($t:ident)*) => { $(impl AtomicNum for $t {})* } }
+atomic! { f16 bf16 f32 f64 i16 i32 i64 u16 u32 u64 }
+
 /// What bitwise operators work on: the integers and `bool`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no bitwise operators",

@@ -2,7 +2,7 @@
 
 pub use crate::dim::{C, Dim, Half, One, Prod, Sum};
 pub use crate::dot::{DotInto, Precision, dot, dot_grouped, dot_with_precision};
-pub use crate::elem::{Bitwise, Elem, Float, Int, Num};
+pub use crate::elem::{AtomicNum, Bitwise, Elem, Float, Int, Num};
 pub use crate::float8::{f8e4m3, f8e5m2};
 pub use crate::flow::{Carry, range};
 pub use crate::launch::{Arg, Executor, LaunchError};

@@ -1,8 +1,8 @@
 //! Shapes as types: tuples of up to four extents; `()` is a scalar's.
 
 use crate::context;
-use crate::launch::MOST_ELEMENTS;
 use crate::dim::{C, Dim, Meets, One, Sum};
+use crate::launch::MOST_ELEMENTS;
 
 /// Two shapes side by side in an operation on two tiles. `Together` is the shape of the result.
 #[diagnostic::on_unimplemented(

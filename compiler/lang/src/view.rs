@@ -3,7 +3,7 @@
 
 use crate::context::{self, Handle};
 use crate::dim::Dim;
-use crate::elem::{Elem, Float, Int, Num, int_constant};
+use crate::elem::{AtomicNum, Elem, Float, Int, int_constant};
 use crate::flow::Span;
 use crate::position::{At, Index, Indices, TileAt, operand_to};
 use crate::program::cdiv;
@@ -251,12 +251,14 @@ impl<T: Elem, const R: usize> ViewMut<T, R> {
 }
 
 macro_rules! atomics { ($bound:path: $($(#[$doc:meta])* $m:ident $masked:ident $kind:ident;)*) => {
-    impl<T: $bound, const R: usize> ViewMut<T, R> {$(
+    // The bound is the method's, so that rustc says which types there are.
+    impl<T: Elem, const R: usize> ViewMut<T, R> {$(
         $(#[$doc])*
         /// Lane by lane in any order; gives the old values, 0 for lanes outside the view.
         #[track_caller]
         pub fn $m<I: Indices<R>, V: Operand<T>>(self, indices: I, values: V, order: MemOrder) -> Tile<T, I::Shape>
         where
+            T: $bound,
             I::Shape: FitsWith<V::Shape, Together = I::Shape>,
         {
             self.atomic(AtomicKind::$kind, indices, values, None, order)
@@ -267,6 +269,7 @@ macro_rules! atomics { ($bound:path: $($(#[$doc:meta])* $m:ident $masked:ident $
         #[track_caller]
         pub fn $masked<I: Indices<R>, V: Operand<T>, M: Operand<bool>>(self, indices: I, values: V, mask: M, order: MemOrder) -> Tile<T, I::Shape>
         where
+            T: $bound,
             I::Shape: FitsWith<V::Shape, Together = I::Shape> + FitsWith<M::Shape, Together = I::Shape>,
         {
             let mask = mask.to_handle();
@@ -274,8 +277,8 @@ macro_rules! atomics { ($bound:path: $($(#[$doc:meta])* $m:ident $masked:ident $
         }
     )*}
 } }
-atomics! { Num:
-    /// Atomically adds to the elements at the index tiles.
+atomics! { AtomicNum:
+    /// Atomically adds to the elements at the index tiles. Numbers of 16 bits and more.
     atomic_add atomic_add_masked Add;
     /// Atomically puts the larger into the elements at the index tiles; a NaN is ignored.
     atomic_max atomic_max_masked Max;

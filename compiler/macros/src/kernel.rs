@@ -188,6 +188,18 @@ fn check(sig: &Signature, r: &mut Rewrite) {
     if let ReturnType::Type(..) = &sig.output {
         r.error(&sig.output, "a kernel returns nothing: write its results through a `ViewMut`; a helper that returns a value takes `#[func]`");
     }
+    for t in sig.generics.type_params().filter(|t| t.bounds.is_empty()) {
+        let bound_below = sig.generics.where_clause.iter().flat_map(|w| &w.predicates).any(
+            |p| matches!(p, WherePredicate::Type(p) if matches!(&p.bounded_ty, Type::Path(q) if q.path.is_ident(&t.ident))),
+        );
+        if !bound_below {
+            r.error(
+                t,
+                "a kernel's type parameter says what it stands for: an element type (`: Elem`, `: Num`, `: Float`, `: Int`), \
+                 an extent (`: Dim`) or a packed format (`: Format`)",
+            );
+        }
+    }
     for l in sig.generics.lifetimes() {
         r.error(l, "a kernel has no lifetimes: views are handles, pass them by value");
     }

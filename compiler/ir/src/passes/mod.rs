@@ -60,9 +60,9 @@ pub struct UnknownPass {
 }
 
 /// Runs the passes of a comma-separated pipeline, such as `canonicalise,cse,dce`, in order. `optimise` stands for
-/// [`optimise`]. Nothing runs if a name is unknown; an empty pipeline does nothing.
+/// [`optimise`]. Nothing runs if a name is unknown or missing.
 pub fn run_named(kernel: &mut Kernel, pipeline: &str) -> Result<(), UnknownPass> {
-    let names = pipeline.split(',').map(str::trim).filter(|n| !n.is_empty());
+    let names = pipeline.split(',').map(str::trim);
     let mut runs: Vec<Box<dyn Fn(&mut Kernel)>> = vec![];
     for name in names {
         match PASSES.iter().find(|p| p.name == name) {

@@ -84,14 +84,20 @@ pub trait Param: Copy {
     fn from_handle(h: Handle) -> Self;
 }
 
+/// The rank of a view, if kernels take such.
+const fn rank<const R: usize>() -> usize {
+    assert!(R >= 1 && R <= super::MAX_RANK, "a view has 1 to 4 axes; a single value is a `Scalar` parameter");
+    R
+}
+
 impl<T: Elem, const R: usize> Param for View<T, R> {
-    const KIND: ParamKind = ParamKind::View { elem: T::ELEM, rank: R, mutable: false };
+    const KIND: ParamKind = ParamKind::View { elem: T::ELEM, rank: rank::<R>(), mutable: false };
     fn from_handle(h: Handle) -> Self {
         View::new(h)
     }
 }
 impl<T: Elem, const R: usize> Param for ViewMut<T, R> {
-    const KIND: ParamKind = ParamKind::View { elem: T::ELEM, rank: R, mutable: true };
+    const KIND: ParamKind = ParamKind::View { elem: T::ELEM, rank: rank::<R>(), mutable: true };
     fn from_handle(h: Handle) -> Self {
         ViewMut::new(h)
     }

@@ -45,28 +45,30 @@ unary! { Num:
     /// |x|; the least signed integer stays itself.
     abs Abs;
 }
+// The bounds are asserted by the compiler's tests, over random numbers and all of bf16: ulp are units of the last place
+// of an f32. Narrower types round that once more; f64 is libm's.
 unary! { Float:
-    /// e to the x.
+    /// e to the x: within 1.5 ulp in f32, subnormal results included.
     exp Exp;
-    /// 2 to the x.
+    /// 2 to the x: within 1.5 ulp in f32, subnormal results included.
     exp2 Exp2;
-    /// Natural logarithm.
+    /// Natural logarithm: within 1.5 ulp in f32.
     log Log;
-    /// Logarithm to base 2.
+    /// Logarithm to base 2: within 2 ulp in f32.
     log2 Log2;
-    /// Sine (radians).
+    /// Sine (radians): within 1.5 ulp in f32 for |x| up to 1e8.
     sin Sin;
-    /// Cosine (radians).
+    /// Cosine (radians): within 1.5 ulp in f32 for |x| up to 1e8.
     cos Cos;
-    /// Hyperbolic tangent.
+    /// Hyperbolic tangent: within 2 ulp in f32.
     tanh Tanh;
-    /// Error function.
+    /// Error function: within 2.5 ulp in f32.
     erf Erf;
     /// Square root, correctly rounded.
     sqrt Sqrt;
-    /// 1/√x.
+    /// 1/√x: within 1.5 ulp in f32.
     rsqrt Rsqrt;
-    /// 1/(1 + e^−x).
+    /// 1/(1 + e^−x): within 3 ulp in f32, subnormal results included.
     sigmoid Sigmoid;
     /// Largest integer not above.
     floor Floor;
@@ -94,7 +96,7 @@ binary_fns! { Float:
     maximum_nan MaxNan;
     /// The smaller of each two elements; a NaN is kept.
     minimum_nan MinNan;
-    /// x to the y.
+    /// x to the y: within 1 ulp in f32.
     pow Pow;
 }
 binary_fns! { Int:
