@@ -1,6 +1,7 @@
 //! A block (CTA), its barriers, and the cluster of blocks that one host thread runs.
 
 use super::{
+    cluster_barrier::ClusterBarrier,
     fault::{Fault, FaultKind},
     in_flight::{Key, Transit},
     mbarrier::Mbarriers,
@@ -133,11 +134,18 @@ pub struct Cluster {
     pub ctas: Vec<Cta>,
     /// The detector of races, in strict mode.
     pub races: Option<Box<Races>>,
+    /// Its barrier.
+    pub barrier: ClusterBarrier,
     /// Copies that complete on mbarriers.
     pub transit: Transit,
 }
 
 impl Cluster {
+    /// Lets the cluster's barrier complete if it may: after an arrival, after threads have ended.
+    pub fn settle_barrier(&mut self) {
+        self.barrier.settle(self.ctas.iter().map(|c| &c.live));
+    }
+
     /// Whether `phase` of an mbarrier is over; None when there is no such barrier.
     pub fn phase_over(&mut self, key: Key, phase: u64) -> Option<bool> {
         let cta = self.ctas.get_mut(key.rank as usize)?;

@@ -2,6 +2,7 @@
 
 use super::{
     async_copy::Completion,
+    cluster_barrier::ClusterBarrier,
     cta::{Cluster, Cta},
     fault::{Fault, FaultKind},
     lanes::Tier,
@@ -248,7 +249,7 @@ impl Running {
         let left = (ranks * count) as usize;
         let watched = strict.races && launch.shared_bytes() > 0;
         let races = watched.then(|| Box::new(Races::new(ranks as usize, count as usize, launch.shared_bytes())));
-        Running { cluster: Cluster { ctas, races, transit: Default::default() }, warps, left, executed: 0 }
+        Running { cluster: Cluster { ctas, races, barrier: ClusterBarrier::new(ranks as usize), transit: Default::default() }, warps, left, executed: 0 }
     }
 
     /// Lets the warps take turns. True when all are done, false when others should have a go first.

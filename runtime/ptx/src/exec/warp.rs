@@ -38,6 +38,8 @@ pub enum Wait {
         /// Its phase when the wait began.
         phase: u64,
     },
+    /// The cluster's barrier to complete its generation.
+    Cluster(u32),
     /// The lanes of a member mask to arrive at the same instruction.
     Members(u32),
     /// A called function, from which the lanes have just returned. Never waited for: only given as woken.
@@ -50,6 +52,7 @@ impl Wait {
         match *self {
             Wait::Barrier { id, generation } => cluster.ctas[rank].barrier_generation(id) != generation,
             Wait::Mbarrier { key, phase } => cluster.phase_over(key, phase) != Some(false),
+            Wait::Cluster(generation) => cluster.barrier.generation != generation,
             Wait::Members(members) => members & live & !mask == 0,
             Wait::Callee => true,
         }
@@ -65,6 +68,7 @@ impl Wait {
                 format!("the mbarrier at shared address {:#x}{block}: {state}", key.address)
             }
             Wait::Barrier { id, .. } => format!("barrier {id}"),
+            Wait::Cluster(_) => "the cluster's barrier".into(),
             Wait::Callee => "a function".into(),
             Wait::Members(members) => format!("the other lanes of member mask {members:#010x}"),
         }

@@ -105,6 +105,7 @@ impl Op for Exit {
         cx.warp.exit(mask);
         let live = cx.warp.live();
         cx.cluster.ctas[cx.rank].exit(cx.warp.index, live);
+        cx.cluster.settle_barrier();
         Ok(Flow::Jumped)
     }
 }

@@ -8,6 +8,7 @@ pub mod barrier;
 pub mod bits;
 pub mod bulk;
 pub mod call;
+pub mod cluster;
 pub mod compare;
 pub mod control;
 pub mod convert;
@@ -34,6 +35,7 @@ const FAMILIES: &[&[Form]] = &[
     bits::FORMS,
     bulk::FORMS,
     call::FORMS,
+    cluster::FORMS,
     compare::FORMS,
     control::FORMS,
     convert::FORMS,

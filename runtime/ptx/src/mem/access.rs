@@ -340,6 +340,9 @@ fn finish(cx: &mut Cx<'_>, mask: u32, at: &Located, request: Request) -> Result<
         }
     }
     if at.space == Space::Shared {
+        if cx.cluster.ctas.len() > 1 && cx.launch.options.strict.races {
+            check_remote(cx, mask, at)?;
+        }
         if cx.cluster.races.is_some() {
             watch(cx, mask, at, request)?;
         }
@@ -348,6 +351,29 @@ fn finish(cx: &mut Cx<'_>, mask: u32, at: &Located, request: Request) -> Result<
         }
     } else if at.space == Space::Global && cx.launch.options.count_traffic {
         traffic::global(cx.counters, mask, at, request.bytes);
+    }
+    Ok(())
+}
+
+/// Another block's shared memory exists from the first cluster barrier until that block ends.
+fn check_remote(cx: &mut Cx<'_>, mask: u32, at: &Located) -> Result<(), Box<Fault>> {
+    let own = cx.cluster.ctas[cx.rank].shared.region().base;
+    if at.each.is_none() && at.region.base == own {
+        return Ok(());
+    }
+    for lane in (0..32).filter(|l| mask >> l & 1 == 1) {
+        let base = at.each.as_ref().map_or(&at.region, |e| &e[lane]).base;
+        let owner = cx.cluster.ctas.iter_mut().position(|c| c.shared.region().base == base);
+        let Some(owner) = owner.filter(|o| *o != cx.rank) else { continue };
+        let why = if cx.cluster.barrier.generation == 0 {
+            "may not have started: a barrier.cluster comes first"
+        } else if cx.cluster.ctas[owner].live.iter().all(|l| *l == 0) {
+            "has ended: a barrier.cluster before its end keeps it"
+        } else {
+            continue;
+        };
+        let message = format!("access to the shared memory of the cluster's block {owner}, which {why}");
+        return Err(Fault::new(FaultKind::Synchronisation, message).at_lane(lane));
     }
     Ok(())
 }
