@@ -97,3 +97,21 @@ fn tiles_that_no_thread_can_hold_are_remarked_or_refused() {
     let refused = remarks(1024).expect_err("4096 registers");
     assert!(refused.contains("registers a thread") && refused.contains("more warps than 4"), "{refused}");
 }
+
+#[test]
+fn every_stage_prints() {
+    let text = |emit| compile(SOFTMAX, "sm_80", emit, false).unwrap_or_else(|e| panic!("{e}"));
+    assert!(text(Emit::Tile).0.contains("= exp") && !text(Emit::Tile).0.contains("layouts"));
+    assert!(text(Emit::Layouts).0.contains(r#"layouts = "r[1, 2, 512] l[4, 8, 16, 32, 64] w[128, 256]""#));
+    assert!(text(Emit::Mlir).0.contains("llvm.func") && text(Emit::Mlir).0.contains("nvvm.kernel"));
+    assert!(text(Emit::Llvm).0.contains("define ptx_kernel void @tegula_kernel"));
+    let (ptx, meta) = text(Emit::Artifact);
+    assert_eq!(ptx, text(Emit::Asm).0);
+    assert!(ptx.contains(".version 8.0\n.target sm_80"), "the version of the table");
+    // A state of four warps' lanes.
+    assert_eq!((meta.warps, meta.shared_bytes), (4, 4 * 32 * 4));
+    let e = compile(SOFTMAX, "sm_70", Emit::Artifact, false).expect_err("an architecture that is not made for");
+    assert!(e.contains("unknown GPU target `sm_70`: it is one of sm_80, sm_89, sm_90a"), "{e}");
+    let e = compile(SOFTMAX, "cpu:x86-64-v3", Emit::Layouts, false).expect_err("a CPU has no layouts");
+    assert!(e.contains("for GPU targets"), "{e}");
+}

@@ -103,6 +103,8 @@ pub struct Cx<'a, 'c> {
     pub checked: bool,
     pub sites: Vec<Site>,
     pub remarks: Vec<String>,
+    /// An error of an op in a combiner.
+    pub fault: Option<Error>,
     /// The thread's number in the block, i32.
     pub tid: V<'c>,
     /// Start of the block's shared memory.
@@ -134,6 +136,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             checked,
             sites: vec![],
             remarks: vec![],
+            fault: None,
             tid,
             shared,
             report_to: None,

@@ -139,13 +139,16 @@ fn registers(kernel: &Kernel, layouts: &Layouts) -> Result<Option<String>, Error
 fn parameters<'c>(b: &Build<'c>, kernel: &Kernel) -> (Vec<MlirType<'c>>, Attribute<'c>) {
     let (mut types, mut attributes) = (vec![], vec![]);
     let parse = |text: &str| Attribute::parse(b.context, text).unwrap_or_else(|| Attribute::unit(b.context));
-    let pointer =
-        |written: bool| parse(if written { "{llvm.noalias, llvm.nonnull}" } else { "{llvm.noalias, llvm.readonly}" });
+    let pointer = |(written, aligned): (bool, bool)| {
+        let read = if written { "" } else { ", llvm.readonly" };
+        let align = if aligned { ", llvm.align = 16 : i64" } else { "" };
+        parse(&format!("{{llvm.noalias{read}{align}}}"))
+    };
     for v in &kernel.body.args {
         let words = abi::words(kernel.ty(*v));
         let memory = match kernel.ty(*v) {
-            Type::View(v) => Some(v.mutable),
-            Type::Packed(_) => Some(false),
+            Type::View(v) => Some((v.mutable, v.facts.align16)),
+            Type::Packed(_) => Some((false, false)),
             _ => None,
         };
         for i in 0..words {
@@ -225,7 +228,8 @@ fn entry<'c>(cx: &mut Cx<'_, 'c>, args: &[V<'c>]) -> Result<(), Error> {
         cx.set_home(*v, home);
     }
     let body = &cx.k.body;
-    cx.region(body).map(|_| ())
+    cx.region(body)?;
+    cx.fault.take().map_or(Ok(()), Err)
 }
 
 impl<'a, 'c> Cx<'a, 'c> {

@@ -90,9 +90,10 @@ impl<'a, 'c> Cx<'a, 'c> {
             self.set_home(*v, Home::Tile(vec![vec![*x]]));
         }
         for op in &r.ops {
-            // Combiners hold pure ops on scalars: none that fails.
             if let Err(e) = self.op(op) {
-                self.remarks.push(e.message);
+                self.fault.get_or_insert(e);
+                // Values of the right types, for code that is thrown away.
+                return args[args.len() / 2..].to_vec();
             }
         }
         r.yields.iter().map(|v| self.scalar(*v)).collect()

@@ -1,13 +1,17 @@
 //! Ops that only move elements.
 
 use super::{
-    super::build::V,
+    super::{
+        build::V,
+        machine::{memory_type, to_memory},
+    },
     Error,
-    cx::{Cx, Regs},
+    cx::{Cx, Piece, Regs},
+    stage::{Staged, bytes, strides},
 };
 use tegula_ir::{
-    Key, Op, OpKind,
-    linear::{Axes, Linear, algebra::Span},
+    Key, Op, OpKind, Value,
+    linear::{Axes, Linear, algebra::Span, combine},
 };
 
 /// The register that holds an element in every thread that holds what `reg` vectors say, if one does.
@@ -34,7 +38,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let mut regs: Regs = vec![];
         for piece in &want {
             // The piece of the operand that this one shows: along broadcast axes the only one.
-            let shows = |p: &super::cx::Piece| {
+            let shows = |p: &Piece| {
                 (0..perm.len()).all(|i| {
                     let (a, b) = (p.segments[perm[i]], piece.segments[i]);
                     a == b || self.tile(from).shape[perm[i]] == 1
@@ -67,7 +71,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             return self.set_regs(to, regs);
         }
         let mut staged = self.staged(op, &[from])[0].clone();
-        staged.strides = super::stage::strides(&b.shape, b.shape.last().copied().unwrap_or(1));
+        staged.strides = strides(&b.shape, b.shape.last().copied().unwrap_or(1));
         staged.shape = b.shape;
         let pieces = self.pieces(to);
         let regs = self.read_staged(&staged, &pieces);
@@ -87,7 +91,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         }
         let b = self.b;
         let mut staged = self.staged(op, &[from])[0].clone();
-        let memory = super::super::machine::memory_type(b, staged.elem);
+        let memory = memory_type(b, staged.elem);
         staged.base = b.gep(staged.base, memory, b.c64((start * staged.strides[axis]) as i64));
         let pieces = self.pieces(to);
         let regs = self.read_staged(&staged, &pieces);
@@ -113,19 +117,14 @@ impl<'a, 'c> Cx<'a, 'c> {
         // All operands into one row-major tile.
         let t = self.tile(to).clone();
         let row = t.shape.last().copied().unwrap_or(1);
-        let whole = super::stage::Staged {
-            base: self.shared,
-            elem: t.elem,
-            strides: super::stage::strides(&t.shape, row),
-            shape: t.shape.clone(),
-        };
-        let size = super::stage::bytes(&t.shape, row, t.elem);
+        let whole = Staged { base: self.shared, elem: t.elem, strides: strides(&t.shape, row), shape: t.shape.clone() };
+        let size = bytes(&t.shape, row, t.elem);
         self.begin_shared(size, op);
         self.fill_up(0, size);
         let (b, mut start) = (self.b, 0);
         for v in &op.operands {
             let offset = start * whole.strides[axis];
-            let memory = super::super::machine::memory_type(b, t.elem);
+            let memory = memory_type(b, t.elem);
             let mut part = whole.clone();
             part.base = b.gep(whole.base, memory, b.c64(offset as i64));
             let (pieces, regs) = (self.pieces(*v), self.regs(*v));
@@ -139,13 +138,13 @@ impl<'a, 'c> Cx<'a, 'c> {
     }
 
     /// Writes registers one by one.
-    fn write_elements(&mut self, s: &super::stage::Staged<'c>, pieces: &[super::cx::Piece], regs: &Regs<'c>) {
+    fn write_elements(&mut self, s: &Staged<'c>, pieces: &[Piece], regs: &Regs<'c>) {
         let b = self.b;
         for (piece, regs) in pieces.iter().zip(regs) {
             self.by_owners(&piece.layout, |cx| {
                 for (r, x) in regs.iter().enumerate() {
                     let p = cx.staged_address(s, piece, r);
-                    b.store(super::super::machine::to_memory(b, *x, s.elem), p, s.elem.bytes());
+                    b.store(to_memory(b, *x, s.elem), p, s.elem.bytes());
                 }
             });
         }
@@ -155,8 +154,8 @@ impl<'a, 'c> Cx<'a, 'c> {
     /// that it needs.
     fn by_registers(
         &self,
-        operands: &[tegula_ir::Value],
-        to: tegula_ir::Value,
+        operands: &[Value],
+        to: Value,
         from: &dyn Fn(&[usize]) -> (usize, Vec<usize>),
     ) -> Option<Regs<'c>> {
         let sources: Vec<_> = operands.iter().map(|v| (self.pieces(*v), self.regs(*v))).collect();
@@ -167,7 +166,7 @@ impl<'a, 'c> Cx<'a, 'c> {
                 // Which operand, piece and register thread t finds its element in must not depend on t.
                 let mut found: Option<(usize, usize, usize)> = None;
                 for t in 0..self.threads() {
-                    let flat = piece.layout.of_reg(r) ^ tegula_ir::linear::combine(&piece.layout.threads(), t);
+                    let flat = piece.layout.of_reg(r) ^ combine(&piece.layout.threads(), t);
                     let at: Vec<usize> = (0..piece.segments.len())
                         .map(|d| piece.start(d) + piece.axes.coordinate(d, flat) as usize)
                         .collect();
@@ -178,7 +177,7 @@ impl<'a, 'c> Cx<'a, 'c> {
                     })?;
                     let q = &pieces[p];
                     let flat = (0..at.len()).fold(0, |f, d| f | q.axes.place(d, (at[d] - q.start(d)) as u64));
-                    let held = tegula_ir::linear::combine(&q.layout.threads(), t);
+                    let held = combine(&q.layout.threads(), t);
                     let reg = Span::of(q.layout.reg().iter().copied()).coordinates(flat ^ held)? as usize;
                     match found {
                         Some(f) if f != (i, p, reg) => return None,

@@ -139,21 +139,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         });
     }
 
-    /// Runs alternatives, each from what is pending now; afterwards what any of them leaves is.
-    pub fn alternatives<R>(&mut self, branches: Vec<Box<dyn FnOnce(&mut Self) -> R + '_>>) -> Vec<R> {
-        let before = self.pending.clone();
-        let mut after = before.clone();
-        let mut results = vec![];
-        for f in branches {
-            self.pending = before.clone();
-            results.push(f(self));
-            after.join(std::mem::take(&mut self.pending));
-        }
-        self.pending = after;
-        results
-    }
-
-    /// Takes the record away, for a caller that runs branches by itself.
+    /// The record, for a caller that runs branches.
     pub fn pending_now(&self) -> Pending<'c> {
         self.pending.clone()
     }

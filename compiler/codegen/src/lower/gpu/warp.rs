@@ -28,7 +28,7 @@ impl<'a, 'c> Cx<'a, 'c> {
                 b.intrinsic(&name, &[b.c32(-1), w, lane, b.c32(31)], b.i32())
             })
             .collect();
-        self.from_words(&moved, b.elem(x))
+        self.joined(&moved, b.elem(x))
     }
 
     /// A register as 32-bit words.
@@ -41,7 +41,8 @@ impl<'a, 'c> Cx<'a, 'c> {
             _ => vec![b.zext(raw, b.i32())],
         }
     }
-    fn from_words(&self, w: &[V<'c>], ty: Type<'c>) -> V<'c> {
+    /// Such words as a register of a type.
+    fn joined(&self, w: &[V<'c>], ty: Type<'c>) -> V<'c> {
         let b = self.b;
         let raw = match w {
             [low, high] => b.or(b.zext(*low, b.i64()), b.shl_c(b.zext(*high, b.i64()), 32)),
