@@ -7,6 +7,9 @@ use crate::{
     types::Type,
 };
 
+/// Axes of a tile or view, at most: code for loads and stores has some for each.
+const MOST_AXES: usize = 8;
+
 /// Why a kernel is not well-formed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{loc}: `{op}` in kernel `{kernel}`: {message}")]
@@ -43,12 +46,15 @@ impl Kernel {
             return Err(top("a kernel yields nothing".into()));
         }
         for (i, t) in self.types.iter().enumerate() {
-            let shape = match t {
-                Type::Tile(t) => &t.shape[..],
-                Type::QTile(q) => &[q.k, q.n],
-                _ => continue,
+            let (shape, rank) = match t {
+                Type::Tile(t) => (&t.shape[..], t.rank()),
+                Type::QTile(q) => (&[q.k, q.n][..], 2),
+                Type::View(v) => (&[][..], v.rank),
+                Type::Packed(_) => continue,
             };
-            let wrong = if shape.contains(&0) {
+            let wrong = if rank > MOST_AXES {
+                "more than 8 axes"
+            } else if shape.contains(&0) {
                 "an empty shape"
             } else if shape.iter().try_fold(1usize, |n, &e| n.checked_mul(e)).is_none_or(|n| n > i32::MAX as usize) {
                 "more than 2^31 - 1 elements"

@@ -112,6 +112,8 @@ fn a_value_of_a_wrong_type_is_told_with_the_op_that_makes_it() {
     let text = "kernel @k() {\n%0 = const {value = 1: i32} : tile<i32, 4, 0> @ \"a.rs\":7:9\n}";
     let e = Kernel::parse(text).unwrap().verify().unwrap_err();
     assert_eq!(e.to_string(), "a.rs:7:9: `const` in kernel `k`: value %0 has an empty shape: `tile<i32, 4, 0>`");
+    let e = Kernel::parse("kernel @k(%0 \"x\": view<f32, 4000000000>) {\n}").unwrap().verify().unwrap_err();
+    assert!(e.message.contains("value %0 has more than 8 axes: `view<f32, 4000000000>`"), "{e}");
     let e = Kernel::parse("\u{feff}kernel @k() {\n}").unwrap_err();
     assert!(e.message.contains("\\u{feff}"), "{e}");
 }
