@@ -232,10 +232,10 @@ proptest! {
     }
 
     #[test]
-    fn constructions_hold_every_element(m in 0u32..8, n in 0u32..8, contiguous in 0u32..5, warp_bits in 0u32..4, columns: bool) {
+    fn constructions_hold_every_element(m in 0u32..8, n in 0u32..8, contiguous in 0u32..5, warp_bits in 0u32..4, columns: bool, across: bool) {
         let shape = [1usize << m, 1 << n];
         let order = if columns { vec![0, 1] } else { vec![1, 0] };
-        let l = Blocking { contiguous: 1 << contiguous, order, warp_bits }.layout(&shape);
+        let l = Blocking { contiguous: 1 << contiguous, along: usize::from(across), order, warp_bits }.layout(&shape);
         let valid = |l: &Linear| Linear::new(m + n, l.reg().to_vec(), *l.lane(), l.warp().to_vec()) == Ok(l.clone());
         prop_assert!(valid(&l) && l.is_permutation());
         let p = blocked::product(shape[0], shape[1], warp_bits);
@@ -264,7 +264,7 @@ fn plans_are_the_cheapest() {
     lane.swap(0, 4);
     let other = Linear::new(12, rows.reg().to_vec(), lane, rows.warp().to_vec()).unwrap();
     assert!(matches!(Plan::new(&rows, &other, 4), Plan::Shuffles(s) if s.iter().all(|s| s.rounds.len() == 1)));
-    let columns = Blocking { order: vec![0, 1], ..Blocking::row_major(2, 4, 2) }.layout(&[64, 64]);
+    let columns = Blocking { order: vec![0, 1], along: 0, ..Blocking::row_major(2, 4, 2) }.layout(&[64, 64]);
     assert!(matches!(Plan::new(&rows, &columns, 4), Plan::Shared(_)));
 }
 
@@ -276,7 +276,7 @@ fn swizzles_avoid_conflicts() {
         for (m, n) in [(64, 64), (128, 32), (32, 128), (128, 128)] {
             let wide = 16 / bytes;
             let rows = Blocking::row_major(2, wide, 2).layout(&[m, n]);
-            let columns = Blocking { order: vec![0, 1], ..Blocking::row_major(2, wide, 2) }.layout(&[m, n]);
+            let columns = Blocking { order: vec![0, 1], along: 0, ..Blocking::row_major(2, wide, 2) }.layout(&[m, n]);
             let s = Swizzle::best(&rows, &columns, bytes);
             let lowest = |l: &Linear, side: usize, v: usize| {
                 // Bytes of all lanes over 128 bytes a wavefront, and at least one.

@@ -39,6 +39,8 @@ struct Wish {
     contiguous: Option<usize>,
     /// It is reduced or scanned along the last axis.
     reduced: bool,
+    /// It holds the values of a rectangle of packed weights.
+    dequantised: bool,
 }
 
 struct Choice<'k> {
@@ -78,6 +80,7 @@ impl<'k> Choice<'k> {
     fn look_at(&mut self, op: &'k Op, facts: &Facts) {
         match op.kind {
             OpKind::Dot | OpKind::DotGrouped => self.wish(op.results[0]).product = true,
+            OpKind::Dequant => self.wish(op.results[0]).dequantised = true,
             OpKind::Load | OpKind::Store | OpKind::Gather | OpKind::Scatter => {
                 let v = op.results.first().copied().or(op.operands.get(self.value_operand(op)).copied());
                 let unit = matches!(self.k.ty(op.operands[0]), Type::View(v) if v.facts.unit);
@@ -151,6 +154,12 @@ impl<'k> Choice<'k> {
     fn anchored(&self, t: &TileType, w: &Wish) -> Option<TileLayout> {
         if w.product {
             return Some(TileLayout::product(&t.shape, self.warp_bits));
+        }
+        if w.dequantised {
+            // Codes lie along K, a group of 32 with one scale: threads take runs of it, side by side along N, so that they
+            // write rows of shared memory together.
+            let runs = Blocking { contiguous: 32, along: 0, ..Blocking::row_major(2, 1, self.warp_bits) };
+            return Some(TileLayout::blocked(&t.shape, &runs));
         }
         let contiguous = match (w.contiguous, w.reduced) {
             // Sums begin with groups of four neighbours: see the lowering of reductions.

@@ -5,8 +5,10 @@ use super::{Axes, LANE_BITS, Linear};
 /// What a blocked layout is made for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocking {
-    /// Elements that a thread holds side by side along the fastest axis, at most; a power of two.
+    /// Elements that a thread holds side by side, at most; a power of two.
     pub contiguous: usize,
+    /// Along which axis it does.
+    pub along: usize,
     /// Axes from the fastest to the slowest: neighbours along the first are neighbours in memory.
     pub order: Vec<usize>,
     /// Base-two logarithm of the number of warps.
@@ -16,21 +18,22 @@ pub struct Blocking {
 impl Blocking {
     /// Row-major: the last axis is the fastest.
     pub fn row_major(rank: usize, contiguous: usize, warp_bits: u32) -> Blocking {
-        Blocking { contiguous, order: (0..rank).rev().collect(), warp_bits }
+        Blocking { contiguous, along: rank.saturating_sub(1), order: (0..rank).rev().collect(), warp_bits }
     }
 
-    /// The layout of a piece with these extents (powers of two): registers take `contiguous` elements along the fastest
-    /// axis, then lanes, warps and again registers take what is left, axis by axis. Threads too many hold copies.
+    /// The layout of a piece with these extents (powers of two): registers take `contiguous` elements, then lanes, warps and
+    /// again registers take what is left, axis by axis. Threads too many hold copies.
     pub fn layout(&self, extents: &[usize]) -> Linear {
         let axes = Axes::of(extents);
         let bits = axes.bits();
         let threads = LANE_BITS as u32 + self.warp_bits;
-        let fastest = self.order.first().map_or(0, |a| axes.width(*a));
+        let most = if extents.is_empty() { 0 } else { axes.width(self.along) };
         // Better many threads with little than few with much.
-        let low = self.contiguous.trailing_zeros().min(fastest).min(bits.saturating_sub(threads));
-        // Index bits in order, fastest first.
-        let mut all = self.order.iter().flat_map(|a| (0..axes.width(*a)).map(|i| axes.place(*a, 1 << i)));
-        let mut reg: Vec<u64> = all.by_ref().take(low as usize).collect();
+        let low = self.contiguous.trailing_zeros().min(most).min(bits.saturating_sub(threads));
+        let mut reg: Vec<u64> = (0..low).map(|i| axes.place(self.along, 1 << i)).collect();
+        // The other index bits in order, fastest first.
+        let first = |a: usize| if a == self.along { low } else { 0 };
+        let mut all = self.order.iter().flat_map(|a| (first(*a)..axes.width(*a)).map(|i| axes.place(*a, 1 << i)));
         let lane = std::array::from_fn(|_| all.next().unwrap_or(0));
         let warp = (0..self.warp_bits).map(|_| all.next().unwrap_or(0)).collect();
         reg.extend(all);

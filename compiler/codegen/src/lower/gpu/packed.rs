@@ -7,8 +7,9 @@ use super::{
         convert::widen,
     },
     Error,
-    cx::{Cx, Home, PackedVal, Regs},
+    cx::{Cx, Home, PackedVal, Piece, Regs},
 };
+use std::collections::BTreeMap;
 use tegula_ir::{
     Elem, Key, Op, Quant, Type,
     layout::{GROUP, code_offset},
@@ -94,7 +95,12 @@ impl<'c> Group<'c> {
 
     /// The codes as eight words of four signed bytes, k ascending.
     pub fn words(&self, b: &Build<'c>) -> [V<'c>; 8] {
-        std::array::from_fn(|w| self.signed(b, self.raw_word(b, w as i64)))
+        std::array::from_fn(|w| self.word_of_codes(b, b.c32(w as i32)))
+    }
+
+    /// Word `w` (i32) of them.
+    fn word_of_codes(&self, b: &Build<'c>, w: V<'c>) -> V<'c> {
+        self.signed(b, self.raw_word(b, w))
     }
 
     /// Bytes of unsigned codes to signed ones.
@@ -108,16 +114,19 @@ impl<'c> Group<'c> {
         b.xor(b.add(w, b.c32(every as i32)), b.c32(0x8080_8080_u32 as i32))
     }
 
-    /// Word `w` of 8 of the stored codes.
-    fn raw_word(&self, b: &Build<'c>, w: i64) -> V<'c> {
-        let at = |v: i64| b.c32(v as i32);
+    /// Word `w` (i32) of 8 of the stored codes.
+    fn raw_word(&self, b: &Build<'c>, w: V<'c>) -> V<'c> {
         let low = |v: V<'c>, shift: V<'c>, mask: u32| b.and(b.shru(v, shift), b.c32(mask as i32));
         let four = 0x0f0f_0f0f;
+        let place = b.shl_c(w, 2);
         // Nibbles of 16 bytes: the first half of the codes low, the second high.
-        let nibbles = |from: i64| low(self.word(b, at(from + w % 4 * 4)), at(w / 4 * 4), four);
+        let nibbles = |from: i64| {
+            let upper = b.shl_c(b.shru_c(w, 2), 2);
+            low(self.word(b, b.add_c(b.and_c(place, 12), from)), upper, four)
+        };
         // Bits w·4 … of a word, one to a byte, as bit 4.
-        let fifth = |from: i64| {
-            let bits = low(self.word(b, at(from)), at(w * 4), 15);
+        let fifth = |from: i32| {
+            let bits = low(self.word(b, b.c32(from)), place, 15);
             let spread = b.mul_c(bits, 0x0020_4081);
             b.shl_c(b.and(spread, b.c32(0x0101_0101)), 4)
         };
@@ -126,23 +135,23 @@ impl<'c> Group<'c> {
             Quant::Q4_1 => nibbles(4),
             Quant::Q5_0 => b.or(nibbles(6), fifth(2)),
             Quant::Q5_1 => b.or(nibbles(8), fifth(4)),
-            Quant::Q8_0 => self.word(b, at(2 + w * 4)),
+            Quant::Q8_0 => self.word(b, b.add_c(place, 2)),
             Quant::Q4_K | Quant::Q5_K => {
                 let first = if self.quant == Quant::Q5_K { 48 } else { 16 };
-                let place = b.add_c(b.shl_c(b.shru_c(self.j, 1), 5), first + w * 4);
-                let codes = low(self.word(b, place), b.shl_c(b.and_c(self.j, 1), 2), four);
+                let pair = b.add(b.shl_c(b.shru_c(self.j, 1), 5), b.add_c(place, first));
+                let codes = low(self.word(b, pair), b.shl_c(b.and_c(self.j, 1), 2), four);
                 if self.quant == Quant::Q4_K {
                     return codes;
                 }
-                let fifths = low(self.word(b, at(16 + w * 4)), self.j, 0x0101_0101);
+                let fifths = low(self.word(b, b.add_c(place, 16)), self.j, 0x0101_0101);
                 b.or(codes, b.shl_c(fifths, 4))
             }
             _ => {
                 // Q6_K: half h of two, group g of four in it.
                 let (h, g) = (b.shru_c(self.j, 2), b.and_c(self.j, 3));
-                let place = b.add(b.shl_c(h, 6), b.add_c(b.shl_c(b.and_c(g, 1), 5), w * 4));
-                let nibbles = low(self.word(b, place), b.shl_c(b.shru_c(g, 1), 2), four);
-                let high = self.word(b, b.add_c(b.shl_c(h, 5), 128 + w * 4));
+                let at = b.add(b.shl_c(h, 6), b.add(b.shl_c(b.and_c(g, 1), 5), place));
+                let nibbles = low(self.word(b, at), b.shl_c(b.shru_c(g, 1), 2), four);
+                let high = self.word(b, b.add(b.shl_c(h, 5), b.add_c(place, 128)));
                 let high = low(high, b.shl_c(g, 1), 0x0303_0303);
                 b.or(nibbles, b.shl_c(high, 4))
             }
@@ -183,6 +192,20 @@ impl<'c> Group<'c> {
                 b.or(low, b.shl_c(b.and_c(b.shru(high, b.shl_c(g, 1)), 3), 4))
             }
         }
+    }
+
+    /// The four elements of word `w` (i32) of the group, given its scales.
+    fn values(&self, b: &Build<'c>, s: &Scales<'c>, w: V<'c>) -> [V<'c>; 4] {
+        let word = self.word_of_codes(b, w);
+        let sub = s.sub.map(|[first, second]| b.select(b.cmp(Cmp::Ult, w, b.c32(4)), first, second));
+        std::array::from_fn(|i| {
+            let top = b.shl_c(word, 24 - 8 * i as i64);
+            let code = b.shrs(top, b.c32(24));
+            let code = sub.map_or(code, |sub| b.mul(code, sub));
+            // The product is exact: the only rounding is that of the sum.
+            let product = b.mulf(s.scale, b.sitofp(code, b.f32()));
+            s.min.map_or(product, |m| b.addf(product, m))
+        })
     }
 
     /// Element `i` (i32) of the group as f32, rounded once.
@@ -258,6 +281,12 @@ impl<'a, 'c> Cx<'a, 'c> {
         let v = op.results[0];
         let mut regs: Regs = vec![];
         for piece in self.pieces(v) {
+            let k_bit = |i: u32| piece.axes.place(0, 1 << i);
+            let runs = !packed.quant.is_float() && piece.layout.reg().starts_with(&[k_bit(0), k_bit(1)]);
+            if runs && piece.layout.is_permutation() {
+                regs.push(self.by_groups(&packed, k, n, &piece));
+                continue;
+            }
             let mut own = vec![];
             for r in 0..piece.layout.regs() {
                 let [dk, dn] = [0, 1].map(|d| b.zext(self.index(&piece, d, r), b.i64()));
@@ -266,6 +295,40 @@ impl<'a, 'c> Cx<'a, 'c> {
             regs.push(own);
         }
         self.set_regs(v, regs)
+    }
+
+    /// The values of a piece of the rectangle at (k, n) of which a thread holds runs of four along K: scales once a group,
+    /// four codes a word.
+    fn by_groups(&mut self, m: &PackedVal<'c>, k: V<'c>, n: V<'c>, piece: &Piece) -> Vec<V<'c>> {
+        let b = self.b;
+        let mut out = vec![b.cf32(0.0, 0); piece.layout.regs()];
+        // Registers by group and column: both follow from constants, since hardware bits are index bits here.
+        let mut groups: BTreeMap<(i64, i64), Vec<usize>> = BTreeMap::new();
+        for r in (0..out.len()).step_by(4) {
+            let (rows, columns) = (self.coordinate(piece, 0, r).1, self.coordinate(piece, 1, r).1);
+            groups.entry((rows / GROUP as i64, columns)).or_default().push(r);
+        }
+        for firsts in groups.into_values() {
+            let at = |cx: &mut Self, d: usize| b.zext(cx.index(piece, d, firsts[0]), b.i64());
+            let (row, column) = (b.add(k, at(self, 0)), b.add(n, at(self, 1)));
+            let ok = b.and(b.cmp(Cmp::Ult, row, m.k), b.cmp(Cmp::Ult, column, m.n));
+            let words: Vec<V> = firsts.iter().map(|r| b.and_c(b.shru_c(self.index(piece, 0, *r), 2), 7)).collect();
+            let types = vec![b.f32(); 4 * firsts.len()];
+            let values = b.if_(
+                ok,
+                &types,
+                || {
+                    let group = Group::of(b, m, b.shru_c(row, 5), column);
+                    let scales = group.scales(b);
+                    words.iter().flat_map(|w| group.values(b, &scales, *w)).collect()
+                },
+                || vec![b.cf32(0.0, 0); types.len()],
+            );
+            for (r, four) in firsts.iter().zip(values.chunks(4)) {
+                out[*r..r + 4].copy_from_slice(four);
+            }
+        }
+        out
     }
 
     /// `packed_gather`.
