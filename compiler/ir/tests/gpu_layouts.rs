@@ -139,8 +139,8 @@ fn faults_in_layouts_are_named() {
     };
     let moved = fault("r[1, 2, 512] l[4, 8, 16, 32, 64]", "r[1, 4, 512] l[2, 8, 16, 32, 64]");
     assert!(moved.contains("a conversion is missing"), "{moved}");
-    let warps = fault("w[128, 256]", "w[128]");
-    assert!(warps.contains("`sub`") || warps.contains("elements on 4 warps"), "{warps}");
+    let warps = fault("w[128, 256]", "w[128, 256, 0]");
+    assert!(warps.contains("`load`") && warps.contains("a piece of 1024 elements on 4 warps"), "{warps}");
     let count = fault("{warps = 4}", "{warps = 3}");
     assert!(count.contains("a power of two of at most 32 is wanted"), "{count}");
     let mut bare = k.clone();
