@@ -17,7 +17,7 @@ use std::sync::{
 };
 use tegula::Device;
 use tegula::compile::{OnProgress, Progress};
-use tegula::device::CpuOptions;
+use tegula::device::Settings;
 use tegula::pool::{MOST_THREADS, PoolOptions};
 
 /// Options of every subcommand that runs a model.
@@ -29,6 +29,10 @@ pub(super) struct Load {
     /// Threads to compute with [default: one for each core, or what TEGULA_THREADS says]
     #[arg(short, long, value_parser = whole::<usize>(1..=MOST_THREADS as u64), allow_negative_numbers = true)]
     threads: Option<usize>,
+    /// Where to compute: cpu, cpu:x86-64-v3, emulated:sm_80 or emulated:sm_90a (a GPU, emulated: for tests), the same
+    /// with `:fast` (fewer checks), oracle
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    device: String,
     /// What activations are multiplied in
     #[arg(long, value_enum, default_value_t = Activations::Q8)]
     activations: Activations,
@@ -38,7 +42,7 @@ pub(super) struct Load {
 /// before that.
 pub(super) struct Opened {
     file: Gguf,
-    pool: PoolOptions,
+    device: Device,
     activations: Activations,
     pub config: Config,
     pub tokenizer: Tokenizer,
@@ -48,7 +52,8 @@ pub(super) struct Opened {
 impl Load {
     /// Fetches, opens, checks.
     pub fn open(&self) -> Result<Opened, Error> {
-        let pool = self.pool()?;
+        let settings = Settings { pool: self.pool()?, on_progress: Some(compile_progress()) };
+        let device = Device::named(&self.device, settings).map_err(|e| Error::Usage(format!("--{e}")))?;
         let source = Source::parse(&self.model)?;
         if let Source::Catalog(entry) = source
             && !entry.can_run()
@@ -67,7 +72,7 @@ impl Load {
             Some(_) => Some(ChatTemplate::from_gguf(&file, &tokenizer)?),
             None => None,
         };
-        Ok(Opened { file, pool, activations: self.activations, config, tokenizer, template })
+        Ok(Opened { file, device, activations: self.activations, config, tokenizer, template })
     }
 
     fn pool(&self) -> Result<PoolOptions, Error> {
@@ -88,12 +93,7 @@ impl Load {
 impl Opened {
     /// Packs the weights.
     pub fn decoder(&self) -> Result<Decoder, Error> {
-        let device = Device::cpu_with(CpuOptions {
-            pool: self.pool.clone(),
-            on_progress: Some(compile_progress()),
-            ..CpuOptions::default()
-        });
-        Decoder::load(&self.file, &device, self.activations)
+        Decoder::load(&self.file, &self.device, self.activations)
     }
 
     /// That sequences of `tokens`, which `option` asks for, are not longer than the model can take.

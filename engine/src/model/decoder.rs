@@ -13,6 +13,7 @@ use tegula_kernels::{
     attention::{Order, attention},
     embed::embed,
     norm::rms_norm_rows,
+    registry,
     rope::{Heads, rope_and_cache},
     sample::sample,
 };
@@ -31,6 +32,8 @@ pub struct Decoder {
     /// [context, d/2] each.
     rope: (Tensor<f32>, Tensor<f32>),
     work: Work,
+    /// Logits that sampling looks at at a time.
+    vocab_tile: usize,
 }
 
 /// Memory of a step, for up to `rows` tokens.
@@ -55,7 +58,8 @@ impl Decoder {
         let weights = Weights::load(file, &config, &stream)?;
         let rope = rope_tables(device, &config)?;
         let work = Work::new(device, &config, activations, 1)?;
-        Ok(Decoder { config, stream, activations, weights, rope, work })
+        let vocab_tile = registry::find("sample")?.dims_on(&device.compiles_for())[0];
+        Ok(Decoder { config, stream, activations, weights, rope, work, vocab_tile })
     }
 
     /// The model's dimensions.
@@ -166,7 +170,6 @@ impl Decoder {
                 self.work.logit_rows
             )));
         }
-        const VOCAB_TILE: usize = 2048;
         let (device, n) = (self.stream.device(), rows.len());
         let params: Vec<f32> = rows.iter().flat_map(|(p, _)| [p.temperature, p.top_p, p.min_p]).collect();
         let top_k: Vec<i32> = rows.iter().map(|(p, _)| p.top_k.min(i32::MAX as u32) as i32).collect();
@@ -176,7 +179,7 @@ impl Decoder {
         let (seeds, positions) = (device.tensor([n], &seeds)?, device.tensor([n], &positions)?);
         let mut tokens = device.zeros::<i32>([n])?;
         sample::launch(&self.work.logits, &params, &top_k, &seeds, &positions, &mut tokens)
-            .dims(VOCAB_TILE)
+            .dims(self.vocab_tile)
             .grid(n)
             .run(&self.stream)?;
         let tokens: Vec<u32> = tokens.as_slice().iter().map(|&t| t as u32).collect();

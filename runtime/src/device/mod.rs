@@ -9,6 +9,7 @@ mod cpu;
 mod emulated;
 mod error;
 mod modules;
+mod named;
 mod oracle;
 mod report;
 mod variants;
@@ -16,6 +17,7 @@ mod variants;
 pub use cpu::{Cpu, CpuOptions, Level};
 pub use emulated::{Arch, Completion, Emulated, EmulatedOptions, Launched, OnLaunch};
 pub use error::{DeviceError, Failure};
+pub use named::Settings;
 pub use oracle::{Oracle, OracleOptions};
 pub use report::Printer;
 
@@ -37,6 +39,11 @@ use variants::Variants;
 pub trait Target: Send + Sync {
     /// For messages: `cpu:x86-64-v3`, `oracle`, `emulated:sm_80`.
     fn name(&self) -> String;
+
+    /// What kernels are compiled for: `cpu:x86-64-v3`, `sm_80`. Decides how large their tiles may be.
+    fn compiles_for(&self) -> String {
+        self.name()
+    }
 
     /// The layout in which this target's kernels read packed weights.
     fn layout(&self) -> Layout;
@@ -120,6 +127,11 @@ impl Device {
     /// For messages: `cpu:x86-64-v3`, `oracle`, `emulated:sm_80`.
     pub fn name(&self) -> String {
         self.inner.target.name()
+    }
+
+    /// What kernels are compiled for: `cpu:x86-64-v3`, `sm_80`.
+    pub fn compiles_for(&self) -> String {
+        self.inner.target.compiles_for()
     }
 
     /// The layout in which this device's kernels read packed weights.

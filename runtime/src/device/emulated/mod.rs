@@ -148,6 +148,10 @@ impl Target for Emulated {
         format!("emulated:{}", self.arch.name())
     }
 
+    fn compiles_for(&self) -> String {
+        self.arch.name().into()
+    }
+
     fn layout(&self) -> Layout {
         Layout::Gguf
     }
