@@ -41,7 +41,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         self.staged_with(op, tiles, &rows, 0)
     }
 
-    /// The same with rows of that many elements, and `more` bytes left free at the end (see [`Cx::after`]).
+    /// The same with rows of that many elements, and `more` bytes left free at the end.
     pub fn staged_with(&mut self, op: &Op, tiles: &[Value], rows: &[usize], more: usize) -> Vec<Staged<'c>> {
         let mut at = 0;
         let mut places = vec![];
