@@ -39,7 +39,7 @@ impl<'t> Line<'t> {
         Some(Line { result, name, operands: operands.split(", ").collect(), ty })
     }
     /// The name of a new value.
-    fn new(&self, name: &str) -> String {
+    fn fresh(&self, name: &str) -> String {
         format!("%{name}_{}", self.result.trim_start_matches('%'))
     }
 }
@@ -55,7 +55,7 @@ fn renamed(l: &Line, name: &str) -> Option<String> {
 const MISTAKES: &[(&str, Mistake)] = &[
     ("fma rounds twice", |l| {
         let (Line { result, operands, ty, .. }, "math.fma") = (l, l.name) else { return None };
-        let ([x, y, z], product) = (&operands[..], l.new("product")) else { return None };
+        let ([x, y, z], product) = (&operands[..], l.fresh("product")) else { return None };
         Some(format!("{product} = arith.mulf {x}, {y} : {ty}\n{result} = arith.addf {product}, {z} : {ty}"))
     }),
     ("max keeps a NaN", |l| renamed(l, "arith.maximumf").filter(|_| l.name == "arith.maxnumf")),
@@ -73,7 +73,7 @@ const MISTAKES: &[(&str, Mistake)] = &[
         let (Line { result, ty, .. }, "arith.cmpi") = (l, l.name) else { return None };
         let ["ult", index, extent] = l.operands[..] else { return None };
         let lanes = ty.strip_prefix("vector<")?.strip_suffix("xi64>")?;
-        let [one, next, inside, not_last] = ["one", "next", "inside", "not_last"].map(|name| l.new(name));
+        let [one, next, inside, not_last] = ["one", "next", "inside", "not_last"].map(|name| l.fresh(name));
         Some(format!(
             "{one} = arith.constant dense<1> : {ty}\n\
              {next} = arith.addi {index}, {one} : {ty}\n\

@@ -141,7 +141,8 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
         });
         let (Some(out), Some(dims)) = (out, self.dims) else {
             return Err(no_grid(
-                "give it with `.grid(..)`: there are no dims, or no view that the kernel writes, to take it from".into(),
+                "give it with `.grid(..)`: there are no dims, or no view that the kernel writes, to take it from"
+                    .into(),
             ));
         };
         let rank = out.rank as usize;
