@@ -22,6 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tegula compile softmax --emit asm\n  \
                         tegula compile matmul --emit mlir --dims 64,128,256 --target cpu:x86-64-v3\n  \
+                        tegula compile softmax --emit layouts --target sm_90a\n  \
                         tegula compile linear --emit llvm --set quant=Q4_0 --set BM=1\n  \
                         tegula compile ./kernel.tile --emit asm")]
 pub(super) struct Args {
@@ -55,12 +56,18 @@ enum Form {
     Built,
     /// Tile IR after all passes
     Tile,
+    /// The same with layouts: in which registers of which threads each tile is (GPUs)
+    Layouts,
     /// MLIR
     Mlir,
     /// LLVM IR, optimised
     Llvm,
-    /// Assembly
+    /// Assembly: for GPUs PTX
     Asm,
+    /// The same, for GPUs
+    Ptx,
+    /// What the compiled kernel needs: warps, memory, remarks
+    Stats,
 }
 
 fn name_and_value(text: &str) -> Result<(String, String), String> {
@@ -74,21 +81,43 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     let emit = match args.emit {
         Form::Built => return write!(out, "{}", kernel.renumbered().text()).map_err(Error::output),
         Form::Tile => Emit::Tile,
+        Form::Layouts => Emit::Layouts,
         Form::Mlir => Emit::Mlir,
         Form::Llvm => Emit::Llvm,
-        Form::Asm => Emit::Asm,
+        Form::Asm | Form::Ptx => Emit::Asm,
+        Form::Stats => Emit::Artifact,
     };
     let target = match args.target {
         Some(target) => target,
         None => format!("cpu:{}", Level::choose().map_err(Error::Usage)?.name()),
     };
+    if args.emit == Form::Ptx && !target.starts_with("sm_") {
+        return Err(Error::Usage(format!("--emit ptx is for GPUs, as in --target sm_90a; found `{target}`")));
+    }
     let request = Request { kernel: kernel.text(), target, emit, checked: args.checked };
     let output = Compiler::new(Program::new(), 1, TIMEOUT).compile(&kernel.name, &request)?;
+    if args.emit == Form::Stats {
+        return stats(&request.target, &output, out).map_err(Error::output);
+    }
     for remark in &output.meta.remarks {
         // Beside the output, not in it.
         let _ = writeln!(std::io::stderr(), "remark: {remark}");
     }
     out.write_all(&output.bytes).map_err(Error::output)
+}
+
+/// What the compiled kernel needs.
+fn stats(target: &str, output: &tegula::compile::Output, out: &mut dyn Write) -> std::io::Result<()> {
+    let meta = &output.meta;
+    writeln!(out, "target         {target}\ncode           {} bytes", output.bytes.len())?;
+    if meta.warps > 0 {
+        let (warps, shared) = (meta.warps, meta.shared_bytes);
+        writeln!(out, "warps          {warps} ({} threads)\nshared memory  {shared} bytes", warps * 32)?;
+    } else {
+        writeln!(out, "scratch        {} bytes a thread", meta.scratch_bytes)?;
+    }
+    writeln!(out, "reports        {}", meta.sites.len())?;
+    meta.remarks.iter().try_for_each(|remark| writeln!(out, "remark         {remark}"))
 }
 
 /// The kernel of that name, or in that file.
