@@ -167,7 +167,14 @@ pub struct MapError(pub String);
 
 impl TensorMap {
     /// A dense map: steps 1, no fill but zero.
-    pub fn new(element: Element, address: u64, extents: &[u64], strides: &[u64], tile: &[u32], swizzle: Swizzle) -> TensorMap {
+    pub fn new(
+        element: Element,
+        address: u64,
+        extents: &[u64],
+        strides: &[u64],
+        tile: &[u32],
+        swizzle: Swizzle,
+    ) -> TensorMap {
         TensorMap {
             element,
             address,
@@ -205,7 +212,7 @@ impl TensorMap {
                 self.steps.len()
             ));
         }
-        if self.address % 16 != 0 {
+        if !self.address.is_multiple_of(16) {
             return wrong(format!("the address {:#x} is no multiple of 16", self.address));
         }
         for (d, n) in self.extents.iter().enumerate() {
@@ -229,12 +236,14 @@ impl TensorMap {
             }
         }
         let inner = self.tile[0] as usize * size;
-        if inner % 16 != 0 {
+        if !inner.is_multiple_of(16) {
             return wrong(format!("the tile's inner extent has {inner} bytes; a multiple of 16 is needed"));
         }
         if self.swizzle != Swizzle::None && inner > self.swizzle.span() {
             let span = self.swizzle.span();
-            return wrong(format!("the tile's inner extent has {inner} bytes; a swizzle of {span} bytes allows {span}"));
+            return wrong(format!(
+                "the tile's inner extent has {inner} bytes; a swizzle of {span} bytes allows {span}"
+            ));
         }
         if self.fill == Fill::Nan && !self.element.float() {
             return wrong(format!("{:?} has no NaN to fill with", self.element));

@@ -1,5 +1,8 @@
 //! mma.sync and the matrix moves, against loops over the fragment tables of the PTX ISA.
 
+// The tables of fragments are formulas of indices.
+#![allow(clippy::needless_range_loop)]
+
 mod common;
 use common::{HEAD, Random, machine, modes};
 use tegula_ptx::{FaultKind, Grid, Options, Param};

@@ -76,7 +76,7 @@ impl Layout {
             let (outer_line, outer_k) =
                 if self.span == 16 { (self.stride, self.leading) } else { (self.leading, self.stride) };
             let byte = line % per * size;
-            let piece = byte / 16 ^ self.pieces(k);
+            let piece = (byte / 16) ^ self.pieces(k);
             return self.start + line / per * outer_line + k / 8 * outer_k + k % 8 * self.span + piece * 16 + byte % 16;
         }
         let byte = k * size;
@@ -392,7 +392,8 @@ fn fails(text: &str, kind: FaultKind, words: &[&str]) {
     }
 }
 
-const FENCED: &str = "mul.lo.u32 %r5, %r0, 32; add.u32 %r5, %r5, %r2; st.shared.v4.b32 [%r5+4096], {%r3, %r3, %r3, %r3};
+const FENCED: &str =
+    "mul.lo.u32 %r5, %r0, 32; add.u32 %r5, %r5, %r2; st.shared.v4.b32 [%r5+4096], {%r3, %r3, %r3, %r3};
     st.shared.v4.b32 [%r5+4112], {%r3, %r3, %r3, %r3}; fence.proxy.async; bar.sync 0;";
 
 #[test]
@@ -408,7 +409,11 @@ fn a_correct_product_passes() {
 #[test]
 fn planted_a_result_read_before_its_wait() {
     let text = small(FENCED, "add.f32 %d0, %d0, %d1;");
-    fails(&text, FaultKind::Asynchronous, &["reads register %d0, which wgmma of PTX line", "wait_group", "kernel.rs:20:5"]);
+    fails(
+        &text,
+        FaultKind::Asynchronous,
+        &["reads register %d0, which wgmma of PTX line", "wait_group", "kernel.rs:20:5"],
+    );
 }
 
 #[test]
@@ -438,7 +443,11 @@ fn planted_memory_reused_before_the_wait() {
     // The operand is overwritten while the product may still read it: only late completion shows other numbers, and
     // the detector of races says so in both.
     let between = "mov.b32 %r6, 0x3f803f80; bar.sync 0; st.shared.v4.b32 [%r1], {%r6, %r6, %r6, %r6};";
-    fails(&small(FENCED, between), FaultKind::Race, &["overwrites shared address", "an asynchronous operation of warp"]);
+    fails(
+        &small(FENCED, between),
+        FaultKind::Race,
+        &["overwrites shared address", "an asynchronous operation of warp"],
+    );
 }
 
 #[test]

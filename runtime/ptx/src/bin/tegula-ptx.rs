@@ -82,16 +82,34 @@ const TIMED: &[(&str, &str)] = &[
     ("st.shared.b32", "st.shared.b32 [%r4], %r1;"),
     ("ld.shared.v4.b32", "ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r9];"),
     ("ldmatrix.x4", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5, %r6, %r7, %r8}, [%r9];"),
-    ("mma.m16n8k16.bf16", "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f4, %f5, %f6, %f7}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%f1, %f2, %f3, %f1};"),
-    ("mma.m16n8k32.s8", "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%r1, %r2, %r3, %r1};"),
-    ("mma.m16n8k32.e4m3", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f4, %f5, %f6, %f7}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%f1, %f2, %f3, %f1};"),
+    (
+        "mma.m16n8k16.bf16",
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f4, %f5, %f6, %f7}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%f1, %f2, %f3, %f1};",
+    ),
+    (
+        "mma.m16n8k32.s8",
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%r5, %r6, %r7, %r8}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%r1, %r2, %r3, %r1};",
+    ),
+    (
+        "mma.m16n8k32.e4m3",
+        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%f4, %f5, %f6, %f7}, {%r1, %r2, %r3, %r1}, {%r1, %r2}, {%f1, %f2, %f3, %f1};",
+    ),
+    ("wgmma.m64n128k16", WGMMA),
     ("ld.global.b32", "ld.global.b32 %r5, [%rd3];"),
     ("st.global.b32", "st.global.b32 [%rd3], %r1;"),
     ("add.s32 half mask", "@%p1 add.s32 %r5, %r1, %r2;"),
 ];
 
+/// One warp's quarter of a product, with what belongs to it; `ACC` stands for 64 accumulators.
+const WGMMA: &str = "wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {ACC}, %rd6, %rd6, 1, 1, 1, 0, 0;
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;";
+
 fn bench() -> ExitCode {
-    println!("{:20} {:>10} {:>10} {:>10}   ns per warp instruction, one core", "", "fast", "strict", "portable");
+    println!(
+        "{:20} {:>10} {:>10} {:>10}   ns per warp instruction (GFLOP/s), one core",
+        "", "fast", "strict", "portable"
+    );
     let strict = Options { threads: 1, ..Options::default() };
     let fast = Options { threads: 1, ..Options::fast() };
     let portable = Options { portable: true, ..fast.clone() };
@@ -99,7 +117,8 @@ fn bench() -> ExitCode {
         print!("{name:20}");
         for options in [&fast, &strict, &portable] {
             match time(text, options) {
-                Ok(ns) => print!(" {ns:10.1}"),
+                Ok((ns, 0)) => print!(" {ns:10.1}"),
+                Ok((ns, flops)) => print!(" {ns:10.1} ({:4.1})", flops as f64 / ns),
                 Err(error) => {
                     println!(" {error}");
                     break;
@@ -111,22 +130,28 @@ fn bench() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Nanoseconds of one instruction in an unrolled loop of one warp.
-fn time(instruction: &str, options: &Options) -> Result<f64, String> {
+/// Nanoseconds and tensor-core operations of one instruction in an unrolled loop of one warp.
+fn time(instruction: &str, options: &Options) -> Result<(f64, u64), String> {
     const UNROLL: usize = 64;
     const TRIPS: u32 = 1500;
+    let accumulators: Vec<String> = (0..64).map(|i| format!("%g{i}")).collect();
+    let instruction = instruction.replace("ACC", &accumulators.join(", "));
     let body = vec![instruction; UNROLL].join("\n");
     let text = format!(
-        ".version 8.4\n.target sm_90a\n.address_size 64\n.shared .align 16 .b8 buffer[4096];
+        ".version 8.4\n.target sm_90a\n.address_size 64\n.shared .align 1024 .b8 buffer[16384];
          .visible .entry bench(.param .u64 data, .param .u32 trips) {{
-         .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .f32 %f<10>;
+         .reg .pred %p<4>; .reg .b32 %r<20>; .reg .b64 %rd<10>; .reg .f32 %f<10>, %g<64>;
          ld.param.u64 %rd1, [data]; ld.param.u32 %r10, [trips];
          mov.u32 %r1, %tid.x; add.s32 %r2, %r1, 77; mov.u32 %r3, 5; mov.u32 %r11, buffer;
          shl.b32 %r12, %r1, 2; add.s32 %r4, %r11, %r12; shl.b32 %r13, %r1, 4; add.s32 %r9, %r11, %r13;
          mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
          cvt.rn.f32.s32 %f1, %r1; mov.f32 %f2, 0f3F800001; mov.f32 %f3, 0f3F000000;
          st.shared.v4.b32 [%r9], {{%r1, %r2, %r3, %r4}};
-         setp.lt.s32 %p1, %r1, 16; mov.u32 %r14, 0;
+         mov.u32 %r15, 512;
+         FILL: add.s32 %r16, %r9, %r15; st.shared.v4.b32 [%r16], {{%r1, %r2, %r3, %r4}};
+         add.s32 %r15, %r15, 512; setp.lt.u32 %p3, %r15, 16384; @%p3 bra FILL;
+         shr.u32 %r16, %r11, 4; cvt.u64.u32 %rd6, %r16; or.b64 %rd6, %rd6, 0x4000004000010000; fence.proxy.async;
+         bar.warp.sync -1; setp.lt.s32 %p1, %r1, 16; mov.u32 %r14, 0;
          LOOP:
          {body}
          add.s32 %r14, %r14, 1; setp.lt.u32 %p3, %r14, %r10; @%p3 bra LOOP;
@@ -135,11 +160,13 @@ fn time(instruction: &str, options: &Options) -> Result<f64, String> {
     let module = Module::parse(&text, "sm_90a").map_err(|e| e.to_string())?;
     let mut emulator = Emulator::new(options.clone());
     let data = emulator.memory.alloc_with("data", &[1; 4096]);
+    let mut flops = 0;
     let mut run = |trips: u32| -> Result<f64, String> {
         let start = Instant::now();
-        emulator
+        let report = emulator
             .launch(&module, "bench", Grid::new(1, 32), &[Param::U64(data), Param::U32(trips)])
             .map_err(|e| e.to_string())?;
+        flops = report.counters.tensor_flops / (trips as u64 * UNROLL as u64);
         Ok(start.elapsed().as_secs_f64() * 1e9)
     };
     run(TRIPS)?;
@@ -149,5 +176,5 @@ fn time(instruction: &str, options: &Options) -> Result<f64, String> {
         times.push(run(TRIPS)?);
     }
     times.sort_by(f64::total_cmp);
-    Ok(times[2] / (TRIPS as f64 * (UNROLL + 3) as f64))
+    Ok((times[2] / (TRIPS as f64 * (UNROLL + 3) as f64), flops))
 }

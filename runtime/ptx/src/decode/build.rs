@@ -363,7 +363,8 @@ impl<'a, 'n> Build<'a, 'n> {
                         64 => true,
                         32 => false,
                         n => {
-                            return self.error(format!("address register `{base}` has {n} bits; 32 or 64 are possible"));
+                            return self
+                                .error(format!("address register `{base}` has {n} bits; 32 or 64 are possible"));
                         }
                     };
                     return Ok((Address { slot: self.placed(slot), wide, offset: *offset }, None));

@@ -83,7 +83,8 @@ pub(super) fn blocks(nodes: &[Node<'_>], starts_at: &[u32]) -> Blocks {
     let successors = (0..count)
         .map(|b| {
             let last = &nodes[starts[b + 1] - 1];
-            let mut next: Vec<usize> = last.facts.targets.iter().filter_map(|t| block_at.get(&(*t as usize))).copied().collect();
+            let mut next: Vec<usize> =
+                last.facts.targets.iter().filter_map(|t| block_at.get(&(*t as usize))).copied().collect();
             if !last.facts.ends || last.guarded {
                 next.push(b + 1);
             }
@@ -122,9 +123,8 @@ pub fn suspects(nodes: &[Node<'_>], starts: &[u32], registers: &HashMap<Slot, us
             }
         }
     };
-    let unwritten = |set: &Set, node: &Node<'_>| {
-        node.facts.reads.iter().any(|r| registers.get(r).is_some_and(|i| set.has(*i)))
-    };
+    let unwritten =
+        |set: &Set, node: &Node<'_>| node.facts.reads.iter().any(|r| registers.get(r).is_some_and(|i| set.has(*i)));
     while let Some(b) = work.pop() {
         let mut set = at[b].clone();
         for node in &nodes[blocks.starts[b]..blocks.starts[b + 1]] {
@@ -221,7 +221,8 @@ pub fn share(
             }
         }
     }
-    let mut order: Vec<(Slot, usize)> = registers.iter().map(|(s, i)| (*s, *i)).filter(|(_, i)| range[*i].0 != usize::MAX).collect();
+    let mut order: Vec<(Slot, usize)> =
+        registers.iter().map(|(s, i)| (*s, *i)).filter(|(_, i)| range[*i].0 != usize::MAX).collect();
     order.sort_by_key(|(slot, i)| (range[*i].0, *slot));
     let held: std::collections::HashSet<Slot> = nodes.iter().flat_map(|n| &n.facts.held).copied().collect();
     let (mut map, mut top) = (HashMap::new(), 0);

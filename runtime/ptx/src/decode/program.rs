@@ -1,11 +1,11 @@
 //! A kernel's syntax tree to its [`Program`].
 
 use super::{
-    order::Order,
     build::{Build, Callee, Facts, Placement},
     form::{self, Form, Quals},
     init::{Node, share, suspects},
     names::{Meaning, Names},
+    order::Order,
 };
 use crate::{
     counters::Kind,
@@ -406,8 +406,15 @@ impl<'a> Layout<'a> {
 }
 
 /// An empty instruction.
-static NOTHING: ast::Inst =
-    ast::Inst { guard: None, opcode: String::new(), quals: Vec::new(), operands: Vec::new(), line: 0, loc: None, used_bytes: None };
+static NOTHING: ast::Inst = ast::Inst {
+    guard: None,
+    opcode: String::new(),
+    quals: Vec::new(),
+    operands: Vec::new(),
+    line: 0,
+    loc: None,
+    used_bytes: None,
+};
 
 impl Build<'_, '_> {
     fn run(mut self, form: &'static Form) -> Result<(Box<dyn crate::exec::op::Op>, Facts), Error> {
@@ -436,9 +443,17 @@ fn mentions<'a>(stmts: &'a [Stmt], out: &mut Vec<&'a str>) {
 }
 
 fn check_recursion(calls: &HashMap<&str, Vec<&str>>, from: &str) -> Result<(), Error> {
-    fn visit<'s>(calls: &HashMap<&'s str, Vec<&'s str>>, at: &'s str, path: &mut Vec<&'s str>, done: &mut Vec<&'s str>) -> Result<(), Error> {
+    fn visit<'s>(
+        calls: &HashMap<&'s str, Vec<&'s str>>,
+        at: &'s str,
+        path: &mut Vec<&'s str>,
+        done: &mut Vec<&'s str>,
+    ) -> Result<(), Error> {
         if path.contains(&at) {
-            return Err(Error::new(0, format!("recursive call of `{at}`: functions of one kernel must not call themselves")));
+            return Err(Error::new(
+                0,
+                format!("recursive call of `{at}`: functions of one kernel must not call themselves"),
+            ));
         }
         if done.contains(&at) {
             return Ok(());

@@ -64,7 +64,14 @@ impl Cta {
 
     /// Lanes of a warp arrive at a barrier that `expected` threads use (all of the block's when None), with the lanes
     /// whose predicate is true. Gives the generation to wait for.
-    pub fn arrive(&mut self, id: u8, warp: u32, mask: u32, expected: Option<u32>, votes: Option<u32>) -> Result<u32, Box<Fault>> {
+    pub fn arrive(
+        &mut self,
+        id: u8,
+        warp: u32,
+        mask: u32,
+        expected: Option<u32>,
+        votes: Option<u32>,
+    ) -> Result<u32, Box<Fault>> {
         let barrier = &mut self.barriers[id as usize];
         let wrong = |message: String| Err(Fault::new(FaultKind::Synchronisation, message));
         if let Some(n) = expected

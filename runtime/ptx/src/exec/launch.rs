@@ -249,7 +249,12 @@ impl Running {
         let left = (ranks * count) as usize;
         let watched = strict.races && launch.shared_bytes() > 0;
         let races = watched.then(|| Box::new(Races::new(ranks as usize, count as usize, launch.shared_bytes())));
-        Running { cluster: Cluster { ctas, races, barrier: ClusterBarrier::new(ranks as usize), transit: Default::default() }, warps, left, executed: 0 }
+        Running {
+            cluster: Cluster { ctas, races, barrier: ClusterBarrier::new(ranks as usize), transit: Default::default() },
+            warps,
+            left,
+            executed: 0,
+        }
     }
 
     /// Lets the warps take turns. True when all are done, false when others should have a go first.
@@ -263,7 +268,8 @@ impl Running {
                         continue;
                     }
                     let before = (warp.executed, warp.live());
-                    let mut cx = Cx { warp, cluster: &mut self.cluster, rank, launch, program: launch.program, counters };
+                    let mut cx =
+                        Cx { warp, cluster: &mut self.cluster, rank, launch, program: launch.program, counters };
                     let stop = match warp::run(&mut cx, TURN) {
                         Ok(stop) => stop,
                         Err(fault) => return Err(complete(launch, &self.cluster, rank, &self.warps[rank][w], fault)),
@@ -283,7 +289,8 @@ impl Running {
                 return Err(self.deadlock(launch));
             }
             if self.executed > launch.options.limit {
-                let message = format!("more than {} warp instructions in one cluster: an endless loop?", launch.options.limit);
+                let message =
+                    format!("more than {} warp instructions in one cluster: an endless loop?", launch.options.limit);
                 return Err(self.blame(launch, Fault::new(FaultKind::Limit, message)));
             }
         }
@@ -421,10 +428,18 @@ pub fn check(launch: &Launch<'_>) -> Result<(), Box<Fault>> {
     if let Some(required) = limits.required_cluster
         && required != launch.cluster
     {
-        return wrong(format!("clusters of {}, but .reqnctapercluster demands {}", show(launch.cluster), show(required)));
+        return wrong(format!(
+            "clusters of {}, but .reqnctapercluster demands {}",
+            show(launch.cluster),
+            show(required)
+        ));
     }
     if (0..3).any(|i| !launch.grid[i].is_multiple_of(launch.cluster[i])) {
-        return wrong(format!("a grid of {} is no multiple of the cluster {}", show(launch.grid), show(launch.cluster)));
+        return wrong(format!(
+            "a grid of {} is no multiple of the cluster {}",
+            show(launch.grid),
+            show(launch.cluster)
+        ));
     }
     let (shared, most) = (launch.shared_bytes(), launch.options.max_shared);
     if shared > most {

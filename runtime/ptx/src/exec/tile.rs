@@ -45,7 +45,8 @@ impl Tile {
             let step = self.map.steps[d] as i64;
             // The first and last taken element inside, if any.
             let first = if self.at[d] >= 0 { 0 } else { (-self.at[d] + step - 1) / step };
-            let last = (self.map.taken(d) as i64 - 1).min((self.map.extents[d] as i64 - 1 - self.at[d]).div_euclid(step));
+            let last =
+                (self.map.taken(d) as i64 - 1).min((self.map.extents[d] as i64 - 1 - self.at[d]).div_euclid(step));
             if first > last {
                 return None;
             }
@@ -137,7 +138,9 @@ impl Tile {
             // SAFETY: the caller's promise; runs stay inside both.
             unsafe {
                 match run.global {
-                    Some(global) => ptr::copy_nonoverlapping(self.global.offset(global), run.shared, run.elements * size),
+                    Some(global) => {
+                        ptr::copy_nonoverlapping(self.global.offset(global), run.shared, run.elements * size)
+                    }
                     None => {
                         for i in 0..run.elements {
                             ptr::copy_nonoverlapping(outside.as_ptr(), run.shared.add(i * size), size);

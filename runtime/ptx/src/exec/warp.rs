@@ -64,7 +64,8 @@ impl Wait {
             Wait::Mbarrier { key, phase } => {
                 let barrier = cluster.ctas.get(key.rank as usize).and_then(|c| c.mbarriers.peek(key.address));
                 let block = if key.rank == 0 { String::new() } else { format!(" of the cluster's block {}", key.rank) };
-                let state = barrier.map_or(format!("phase {phase}; there is no such barrier any more"), |b| b.describe());
+                let state =
+                    barrier.map_or(format!("phase {phase}; there is no such barrier any more"), |b| b.describe());
                 format!("the mbarrier at shared address {:#x}{block}: {state}", key.address)
             }
             Wait::Barrier { id, .. } => format!("barrier {id}"),
@@ -353,7 +354,14 @@ impl Warp {
         }
         let end = order.block_end.get(self.current.pc as usize).copied().unwrap_or(u32::MAX);
         let same_depth = |g: &&Group| g.stack.len() == self.current.stack.len();
-        self.others.iter().filter(same_depth).filter(|g| g.pc > self.current.pc).map(|g| g.pc).min().unwrap_or(u32::MAX).min(end)
+        self.others
+            .iter()
+            .filter(same_depth)
+            .filter(|g| g.pc > self.current.pc)
+            .map(|g| g.pc)
+            .min()
+            .unwrap_or(u32::MAX)
+            .min(end)
     }
 }
 

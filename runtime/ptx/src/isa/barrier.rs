@@ -74,9 +74,9 @@ impl Op for Barrier {
             Ok(id) if id < 16 => id,
             _ => return Err(Fault::new(FaultKind::Operand, format!("barrier {id} does not exist: 0 to 15 do"))),
         };
-        let point = Sync::Barrier(cx.rank as u8, id);
-        if let Some(Wait::Barrier { .. }) = cx.warp.take_woken() {
-            cx.order(Order::Acquire(point));
+        let rank = cx.rank as u8;
+        if let Some(Wait::Barrier { generation, .. }) = cx.warp.take_woken() {
+            cx.order(Order::Acquire(Sync::Barrier(rank, id, generation)));
             let (yes, all) = cx.cluster.ctas[cx.rank].barrier_votes(id);
             match self.result {
                 Result::None => {}
@@ -92,7 +92,8 @@ impl Op for Barrier {
         let expected = self.threads.map(|t| cx.warp.regs.lane::<u32>(t, first));
         let votes = self.vote.map(|v| cx.warp.regs.pred_in(v));
         let warp = cx.warp.index;
-        cx.order(Order::Release(point));
+        let generation = cx.cluster.ctas[cx.rank].barrier_generation(id);
+        cx.order(Order::Release(Sync::Barrier(rank, id, generation)));
         let generation = cx.cluster.ctas[cx.rank].arrive(id, warp, mask, expected, votes)?;
         if self.what == What::Arrive {
             return Ok(Flow::Next);

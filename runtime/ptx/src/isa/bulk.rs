@@ -97,9 +97,17 @@ pub fn targets(cx: &Cx<'_>, lane: usize, address: u64, multicast: Option<Slot>) 
 }
 
 /// Issues a copy whose `bytes` arrive at shared memory `at` and are told to the mbarrier at `barrier`.
-pub fn issue(cx: &mut Cx<'_>, lane: usize, barrier: Key, at: &Located, job: Job, bytes: usize, marked: usize) -> Result<(), Box<Fault>> {
-    super::mbarrier::barrier(cx, barrier, lane)?;
-    cx.order(Order::Completes(barrier));
+pub fn issue(
+    cx: &mut Cx<'_>,
+    lane: usize,
+    barrier: Key,
+    at: &Located,
+    job: Job,
+    bytes: usize,
+    marked: usize,
+) -> Result<(), Box<Fault>> {
+    let phase = super::mbarrier::barrier(cx, barrier, lane)?.phase;
+    cx.order(Order::Completes(barrier, phase));
     let from = (cx.rank as u8, cx.warp.index as u8, lane as u8);
     let effect = Effect::Bytes { job, bytes: bytes as u32, shadow: (at.shadow(lane), marked) };
     let completion = cx.launch.completion();
@@ -111,7 +119,7 @@ pub fn issue(cx: &mut Cx<'_>, lane: usize, barrier: Key, at: &Located, job: Job,
 /// Bytes of a bulk copy, which come in sixteens.
 fn size(cx: &Cx<'_>, slot: Slot, lane: usize) -> Result<usize, Box<Fault>> {
     let bytes = cx.warp.regs.lane::<u32>(slot, lane);
-    if bytes % 16 != 0 {
+    if !bytes.is_multiple_of(16) {
         let message = format!("a bulk copy of {bytes} bytes; multiples of 16 are possible");
         return Err(Fault::new(FaultKind::Operand, message).at_lane(lane));
     }

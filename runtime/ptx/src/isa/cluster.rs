@@ -34,7 +34,8 @@ impl Op for Arrive {
             cx.check_aligned(mask, "barrier.cluster.arrive")?;
         }
         if self.releases {
-            cx.order(Order::Release(Sync::Cluster));
+            let generation = cx.cluster.barrier.generation;
+            cx.order(Order::Release(Sync::Cluster(generation)));
         }
         let (rank, warp) = (cx.rank, cx.warp.index);
         cx.cluster.barrier.arrive(rank, warp, mask).map_err(broken)?;
@@ -59,7 +60,9 @@ impl Op for WaitFor {
         cx.warp.take_woken();
         let (rank, warp) = (cx.rank, cx.warp.index);
         if cx.cluster.barrier.wait(rank, warp, mask).map_err(broken)? {
-            cx.order(Order::Acquire(Sync::Cluster));
+            // It is over: the generation that has completed last.
+            let generation = cx.cluster.barrier.generation.wrapping_sub(1);
+            cx.order(Order::Acquire(Sync::Cluster(generation)));
             return Ok(Flow::Next);
         }
         if mask != cx.warp.current.mask {

@@ -29,10 +29,7 @@ use crate::{
 
 macro_rules! quals {
     ($extra:literal) => {
-        concat!(
-            $extra,
-            " relaxed|release|acquire cta|cluster shared|shared::cta|shared::cluster : b64"
-        )
+        concat!($extra, " relaxed|release|acquire cta|cluster shared|shared::cta|shared::cluster : b64")
     };
 }
 
@@ -226,7 +223,7 @@ impl Op for Arrive {
             if let Some(d) = self.token {
                 cx.warp.regs.set_lane(d, lane, token);
             }
-            cx.order(Order::Release(Sync::Mbarrier(key)));
+            cx.order(Order::Release(Sync::Mbarrier(key, before)));
         }
         Ok(Flow::Next)
     }
@@ -310,8 +307,15 @@ impl Op for WaitFor {
             }
         }
         if self.acquires {
+            let mut last = None;
             for lane in lanes(over) {
-                cx.order(Order::Acquire(Sync::Mbarrier(places.keys[lane])));
+                let key = places.keys[lane];
+                // The phases that have completed by now.
+                if let Some(phase) = barrier(cx, key, lane)?.phase.checked_sub(1)
+                    && last.replace((key, phase)) != Some((key, phase))
+                {
+                    cx.order(Order::Acquire(Sync::Mbarrier(key, phase)));
+                }
             }
         }
         match pending {
@@ -333,7 +337,11 @@ impl Op for WaitFor {
 fn wait(b: &mut Build<'_, '_>, blocks: bool) -> Built {
     let n = b.inst.operands.len();
     if n != 3 && !(n == 4 && blocks) {
-        return b.error(format!("`{}` takes 3 operands{}, found {n}", b.inst.name(), if blocks { " or 4" } else { "" }));
+        return b.error(format!(
+            "`{}` takes 3 operands{}, found {n}",
+            b.inst.name(),
+            if blocks { " or 4" } else { "" }
+        ));
     }
     let space = space(b).unwrap_or(Space::Generic);
     let (address, _) = b.address(1)?;
@@ -363,7 +371,8 @@ impl Op for Tie {
         let completion: Completion = cx.launch.completion();
         for lane in lanes(mask) {
             let key = places.keys[lane];
-            barrier(cx, key, lane)?;
+            let phase = barrier(cx, key, lane)?.phase;
+            cx.order(Order::Completes(key, phase));
             let from = (cx.rank as u8, cx.warp.index as u8, lane as u8);
             let effect = Effect::Copies(cx.warp.copies.take(lane as u8));
             let cluster = &mut *cx.cluster;
@@ -372,7 +381,7 @@ impl Op for Tie {
                 barrier.expect_arrivals(1).map_err(|m| broken(m, key, lane))?;
             }
             cluster.transit.issue(key, from, effect, barrier, completion).map_err(|m| broken(m, key, lane))?;
-            cx.order(Order::Release(Sync::Mbarrier(key)));
+            cx.order(Order::Release(Sync::Mbarrier(key, phase)));
         }
         Ok(Flow::Next)
     }

@@ -44,16 +44,16 @@ pub const FORMS: &[Form] = &[
     form("st", access!("global"), Kind::StoreGlobal, store),
     form("st", access!("shared|shared::cta|shared::cluster"), Kind::StoreShared, store),
     form("st", access!("local|param|param::func"), Kind::StoreOther, store),
-    form(
-        "prefetch",
-        "global|local|param|const L1|L2|L2::evict_last|L2::evict_normal tensormap",
-        Kind::Move,
-        prefetch,
-    ),
+    form("prefetch", "global|local|param|const L1|L2|L2::evict_last|L2::evict_normal tensormap", Kind::Move, prefetch),
     form("prefetchu", "L1", Kind::Move, prefetch),
     form("applypriority", "global L2::evict_normal", Kind::Move, prefetch),
     form("discard", "global L2", Kind::Move, prefetch),
-    form("createpolicy", "fractional L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged : b64", Kind::Move, policy),
+    form(
+        "createpolicy",
+        "fractional L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged : b64",
+        Kind::Move,
+        policy,
+    ),
 ];
 
 /// Vectors have up to 8 elements.
@@ -109,7 +109,12 @@ impl Op for Load {
     fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
         let at = locate(cx, mask, self.address, self.request)?;
         let (regs, d) = (&mut cx.warp.regs, &self.d[..self.shape.n]);
-        if at.contiguous && self.shape.n == 1 && self.shape.width == 4 && self.shape.register == 32 && at.region.lane_stride == 0 {
+        if at.contiguous
+            && self.shape.n == 1
+            && self.shape.width == 4
+            && self.shape.register == 32
+            && at.region.lane_stride == 0
+        {
             // SAFETY: `locate` checked 32 times 4 bytes from lane 0's pointer on.
             *regs.row_mut::<u32>(d[0]) = unsafe { at.ptr(0).cast::<[u32; 32]>().read_unaligned() };
             return Ok(Flow::Next);
@@ -197,7 +202,12 @@ impl Op for StoreOp {
     fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
         let at = locate(cx, mask, self.address, self.request)?;
         let (regs, s) = (&cx.warp.regs, &self.s[..self.shape.n]);
-        if at.contiguous && self.shape.n == 1 && self.shape.width == 4 && self.shape.register == 32 && at.region.lane_stride == 0 {
+        if at.contiguous
+            && self.shape.n == 1
+            && self.shape.width == 4
+            && self.shape.register == 32
+            && at.region.lane_stride == 0
+        {
             // SAFETY: `locate` checked 32 times 4 bytes from lane 0's pointer on.
             unsafe { at.ptr(0).cast::<[u32; 32]>().write_unaligned(*regs.row::<u32>(s[0])) };
             return Ok(Flow::Next);
@@ -270,6 +280,9 @@ fn load(b: &mut Build<'_, '_>) -> Built {
         }
         (Space::Param, Some(Meaning::Local(_))) => request.space = Space::Local,
         _ => {}
+    }
+    if let (Some(mask), Touch::Read) = (b.inst.used_bytes, request.touch) {
+        request.touch = Touch::ReadSome(mask);
     }
     b.op(Load { address, request, shape, d })
 }

@@ -277,7 +277,12 @@ impl<const M: usize, const K: usize> Kernel for Doubles<M, K> {
 fn sources<const N: usize>(b: &mut Build<'_, '_>, i: usize, n: usize, bits: u32) -> Result<[Slot; N], crate::Error> {
     let parts = b.parts(i)?;
     if parts.len() != n || n > N {
-        return b.error(format!("`{}`: operand {} must hold {n} registers, found {}", b.inst.name(), i + 1, parts.len()));
+        return b.error(format!(
+            "`{}`: operand {} must hold {n} registers, found {}",
+            b.inst.name(),
+            i + 1,
+            parts.len()
+        ));
     }
     let mut out = [Slot(0); N];
     for (slot, part) in out.iter_mut().zip(parts) {

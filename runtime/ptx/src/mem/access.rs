@@ -5,8 +5,7 @@
 //! allocations.
 
 use super::{
-    GLOBAL_BASE, LOCAL_BASE, RANK_SHIFT, SHARED_BASE, Space, WINDOW_BITS, space_of, traffic,
-    races::Access,
+    GLOBAL_BASE, LOCAL_BASE, RANK_SHIFT, SHARED_BASE, Space, WINDOW_BITS, races::Access, space_of, traffic,
     watch::Touch,
 };
 use crate::exec::{
@@ -282,12 +281,7 @@ fn shared_region(cx: &mut Cx<'_>, low: u64, high: u64, addresses: &mut [u64; 32]
 
 /// The slow path: lanes in different regions, or an error to be pinned on a lane. Addresses are generic.
 #[cold]
-fn locate_each(
-    cx: &mut Cx<'_>,
-    mask: u32,
-    generic: &[u64; 32],
-    request: Request,
-) -> Result<Located, Box<Fault>> {
+fn locate_each(cx: &mut Cx<'_>, mask: u32, generic: &[u64; 32], request: Request) -> Result<Located, Box<Fault>> {
     let mut each = Box::new([Region::EMPTY; 32]);
     let mut addresses = [0u64; 32];
     for lane in (0..32).filter(|l| mask >> l & 1 == 1) {
@@ -325,6 +319,9 @@ fn locate_each(
 /// Checks that need the bytes' place: read-only memory, initialisation, the race watch; and counts the traffic.
 #[inline]
 fn finish(cx: &mut Cx<'_>, mask: u32, at: &Located, request: Request) -> Result<(), Box<Fault>> {
+    if at.space == Space::Shared && cx.cluster.ctas.len() > 1 && cx.launch.options.strict.races {
+        check_remote(cx, mask, at)?;
+    }
     let (reads, writes) = (request.touch.reads(), request.touch.writes());
     if writes && (at.region.read_only || at.each.as_ref().is_some_and(|e| e.iter().any(|r| r.read_only))) {
         let lane = mask.trailing_zeros() as usize & 31;
@@ -336,13 +333,15 @@ fn finish(cx: &mut Cx<'_>, mask: u32, at: &Located, request: Request) -> Result<
             check_initialised(cx, mask, at, request)?;
         }
         if writes {
-            mark(mask, at, request.bytes, if matches!(request.touch, Touch::AsyncWrite | Touch::CopyWrite) { PENDING } else { WRITTEN });
+            mark(
+                mask,
+                at,
+                request.bytes,
+                if matches!(request.touch, Touch::AsyncWrite | Touch::CopyWrite) { PENDING } else { WRITTEN },
+            );
         }
     }
     if at.space == Space::Shared {
-        if cx.cluster.ctas.len() > 1 && cx.launch.options.strict.races {
-            check_remote(cx, mask, at)?;
-        }
         if cx.cluster.races.is_some() {
             watch(cx, mask, at, request)?;
         }

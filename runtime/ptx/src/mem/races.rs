@@ -115,7 +115,11 @@ impl Races {
         let (warp, asynchronous) = (agent % (self.agents / 2), agent >= self.agents / 2);
         let (rank, warp) = (warp / self.warps, warp % self.warps);
         let block = if self.blocks.len() > 1 { format!(" of the cluster's block {rank}") } else { String::new() };
-        if asynchronous { format!("an asynchronous operation of warp {warp}{block}") } else { format!("warp {warp}{block}") }
+        if asynchronous {
+            format!("an asynchronous operation of warp {warp}{block}")
+        } else {
+            format!("warp {warp}{block}")
+        }
     }
 
     /// Something that orders a warp with others.
@@ -125,7 +129,8 @@ impl Races {
         match order {
             Order::Release(point) => {
                 self.known[me].seen[me] = self.now;
-                self.points.entry(point).or_insert_with(|| Known::new(agents)).join(&self.known[me]);
+                let known = self.known[me].clone();
+                self.point(point).join(&known);
             }
             Order::Acquire(point) => {
                 let Some(point) = self.points.get(&point) else { return };
@@ -139,14 +144,30 @@ impl Races {
                 }
             }
             Order::Waited => self.known[me].seen[agents / 2 + me] = self.now,
-            Order::Completes(key) => {
-                let asynchronous = agents / 2 + me;
-                let point = self.points.entry(Sync::Mbarrier(key)).or_insert_with(|| Known::new(agents));
-                point.seen[asynchronous] = self.now;
+            Order::Completes(key, phase) => {
+                let now = self.now;
+                self.point(Sync::Mbarrier(key, phase)).seen[agents / 2 + me] = now;
             }
         }
         self.now += 1;
         self.refresh(me);
+    }
+
+    /// What is known at a meeting. An mbarrier's phase starts with what the one before knew; of each place the last three
+    /// meetings are kept, since nobody can wait for an older one.
+    fn point(&mut self, point: Sync) -> &mut Known {
+        if !self.points.contains_key(&point) {
+            let before = point.before();
+            let old = before.and_then(Sync::before).and_then(Sync::before);
+            if let Some(old) = old {
+                self.points.remove(&old);
+            }
+            let inherits = matches!(point, Sync::Mbarrier(..));
+            let known = before.filter(|_| inherits).and_then(|b| self.points.get(&b)).cloned();
+            self.points.insert(point, known.unwrap_or_else(|| Known::new(self.agents)));
+        }
+        // Inserted just now where it was missing.
+        self.points.entry(point).or_default()
     }
 
     fn refresh(&mut self, me: usize) {

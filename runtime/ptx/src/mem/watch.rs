@@ -42,14 +42,26 @@ impl Touch {
 /// What threads meet at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sync {
-    /// A barrier of a block: rank and number.
-    Barrier(u8, u8),
-    /// An mbarrier.
-    Mbarrier(Key),
-    /// The cluster's barrier.
-    Cluster,
+    /// A barrier of a block: rank, number, generation.
+    Barrier(u8, u8, u32),
+    /// A phase of an mbarrier.
+    Mbarrier(Key, u64),
+    /// A generation of the cluster's barrier.
+    Cluster(u32),
     /// A word of shared memory that strong accesses and atomics use.
     Address(Key),
+}
+
+impl Sync {
+    /// The meeting before at the same place.
+    pub fn before(self) -> Option<Sync> {
+        match self {
+            Sync::Barrier(rank, id, generation) => Some(Sync::Barrier(rank, id, generation.wrapping_sub(1))),
+            Sync::Mbarrier(key, phase) => phase.checked_sub(1).map(|p| Sync::Mbarrier(key, p)),
+            Sync::Cluster(generation) => Some(Sync::Cluster(generation.wrapping_sub(1))),
+            Sync::Address(_) => None,
+        }
+    }
 }
 
 /// Something that orders a warp's doings with others'.
@@ -63,6 +75,6 @@ pub enum Order {
     ProxyFence,
     /// The warp has waited for its asynchronous operations.
     Waited,
-    /// The asynchronous operations that the warp issued are done when the mbarrier says so.
-    Completes(Key),
+    /// The asynchronous operations that the warp issued are done when that phase of the mbarrier is over.
+    Completes(Key, u64),
 }

@@ -157,6 +157,8 @@ pub struct Inst {
     pub line: u32,
     /// Source place from `.loc`.
     pub loc: Option<Loc>,
+    /// Of a load the bytes whose values matter, from the pragma `used_bytes_mask` before it.
+    pub used_bytes: Option<u32>,
 }
 
 impl Inst {

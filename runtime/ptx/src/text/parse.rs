@@ -14,7 +14,7 @@ const MAX_COUNT: u64 = 1 << 30;
 /// Parses a whole module.
 pub fn parse(text: &str) -> Result<Module, Error> {
     let tokens = lex(text).map_err(|(line, what)| Error::new(line, format!("`{what}` is no PTX token")))?;
-    let mut parser = Parser { tokens, at: 0, loc: None, depth: 0, module: Module::default() };
+    let mut parser = Parser { tokens, at: 0, loc: None, used_bytes: None, depth: 0, module: Module::default() };
     parser.module()?;
     Ok(parser.module)
 }
@@ -23,6 +23,8 @@ struct Parser<'t> {
     tokens: Vec<Spanned<'t>>,
     at: usize,
     loc: Option<Loc>,
+    /// Of the pragma before the next instruction.
+    used_bytes: Option<u32>,
     depth: u32,
     module: Module,
 }
@@ -202,6 +204,16 @@ impl<'t> Parser<'t> {
         while self.at < self.tokens.len() && self.line() == line {
             self.at += 1;
         }
+    }
+
+    /// `.pragma "used_bytes_mask 0x7ff";` belongs to the next instruction; others mean nothing here.
+    fn pragma(&mut self) {
+        if let Some(Token::Text(t)) = self.tokens.get(self.at + 1).map(|t| t.token)
+            && let Some(mask) = t.trim().strip_prefix("used_bytes_mask 0x")
+        {
+            self.used_bytes = u32::from_str_radix(mask.trim(), 16).ok();
+        }
+        self.skip_statement();
     }
 
     fn skip_statement(&mut self) {
@@ -465,13 +477,7 @@ impl<'t> Parser<'t> {
 
     /// `+4`, `-4`, `+-4` after a symbol; 0 where there is none.
     fn signed_tail(&mut self) -> Result<i64, Error> {
-        if self.take('+') {
-            self.signed()
-        } else if self.is('-') {
-            self.signed()
-        } else {
-            Ok(0)
-        }
+        if self.take('+') || self.is('-') { self.signed() } else { Ok(0) }
     }
 
     // ---- bodies -------------------------------------------------------------------------------------------------
@@ -502,7 +508,7 @@ impl<'t> Parser<'t> {
                     out.extend(self.variables(false)?.into_iter().map(Stmt::Variable));
                 }
                 "loc" => self.location()?,
-                "pragma" => self.skip_statement(),
+                "pragma" => self.pragma(),
                 "callprototype" | "calltargets" => self.skip_statement(),
                 "file" => self.file()?,
                 // `.maxnreg` and friends may also stand inside a body.
@@ -611,7 +617,7 @@ impl<'t> Parser<'t> {
             }
             operands.push(self.operand()?);
         }
-        Ok(Inst { guard, opcode, quals, operands, line, loc: self.loc })
+        Ok(Inst { guard, opcode, quals, operands, line, loc: self.loc, used_bytes: self.used_bytes.take() })
     }
 
     fn operand(&mut self) -> Result<Operand, Error> {
