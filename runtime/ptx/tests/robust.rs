@@ -27,6 +27,12 @@ $L1: fma.rn.f32 %f1, %f2, 0f3F800000, 0d4000000000000000;
   ld.global.v4.b32 {%r3, %r4, %r5, %r6}, [%rd1+-16];
   shfl.sync.bfly.b32 %r7|%p2, %r3, 1, 31, -1;
 $L2: { .param .b32 a; st.param.b32 [a], %r1; .param .b32 b; call.uni (b), f, (a); ld.param.b32 %r8, [b]; }
+  ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r3, %r4}, [%r1+16];
+  mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2}, {%r3}, {%f1, %f2, %f3, %f4};
+  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 64; mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;
+  cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3}], [%r4];
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %rd1, %rd2, %p1, 1, -1, 0, 1;
+  cp.async.bulk.wait_group.read 1; barrier.cluster.arrive.aligned; fence.proxy.async.shared::cta;
   ret;
 }
 ";
@@ -67,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_modules(cuts in proptest::collection::vec((0usize..1500, 0usize..4, any::<u8>()), 1..6)) {
+    fn mutated_modules(cuts in proptest::collection::vec((0usize..3000, 0usize..4, any::<u8>()), 1..6)) {
         let mut bytes = SAMPLE.as_bytes().to_vec();
         for (at, what, byte) in cuts {
             let at = at % bytes.len();

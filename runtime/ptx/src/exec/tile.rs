@@ -40,7 +40,7 @@ impl Tile {
     /// Least and greatest byte (one past) of the array that the tile touches, from the array's start; None when it lies
     /// outside.
     pub fn touched(&self) -> Option<(u64, u64)> {
-        let (mut low, mut high) = (0, 0);
+        let (mut low, mut high) = (0u64, 0u64);
         for d in 0..self.map.extents.len() {
             let step = self.map.steps[d] as i64;
             // The first and last taken element inside, if any.
@@ -51,10 +51,10 @@ impl Tile {
                 return None;
             }
             let stride = if d == 0 { self.map.element.bytes() as u64 } else { self.map.strides[d - 1] };
-            low += (self.at[d] + first * step) as u64 * stride;
-            high += (self.at[d] + last * step) as u64 * stride;
+            low = ((self.at[d] + first * step) as u64).saturating_mul(stride).saturating_add(low);
+            high = ((self.at[d] + last * step) as u64).saturating_mul(stride).saturating_add(high);
         }
-        Some((low, high + self.map.element.bytes() as u64))
+        Some((low, high.saturating_add(self.map.element.bytes() as u64)))
     }
 
     /// Calls `f` for the tile's runs, at most 16 bytes of shared memory each.

@@ -89,7 +89,7 @@ impl Places {
 
 /// The barrier at a place, which must exist.
 pub fn barrier<'c>(cx: &'c mut Cx<'_>, key: Key, lane: usize) -> Result<&'c mut Mbarrier, Box<Fault>> {
-    match cx.cluster.ctas[key.rank as usize].mbarriers.get(key.address) {
+    match cx.cluster.ctas.get_mut(key.rank as usize).and_then(|c| c.mbarriers.get(key.address)) {
         Some(barrier) => Ok(barrier),
         None => {
             let message = format!(

@@ -108,9 +108,10 @@ impl TileIn {
         let mut tile = Tile { map, at: coordinates, global: null, global_shadow: null, shared: null, address: 0 };
         if let Some((low, high)) = tile.touched() {
             let start = tile.map.address;
-            let region = cx.launch.memory.region(start + low);
-            let Some(region) = region.filter(|r| start + high <= r.end) else {
-                let near = cx.launch.memory.describe(start + high - 1);
+            let end = start.saturating_add(high);
+            let region = cx.launch.memory.region(start.saturating_add(low));
+            let Some(region) = region.filter(|r| end <= r.end) else {
+                let near = cx.launch.memory.describe(end - 1);
                 let message = format!("the tile reaches bytes {low}..{high} from the map's {start:#x}: {near}");
                 return Err(Fault::new(FaultKind::Bounds, message).at_lane(lane));
             };
