@@ -31,11 +31,12 @@ impl Bits {
 /// Codes (G, 32), scales (G, 1) and code sums (G, 1) of G groups.
 pub type Groups<G> = (Tile<i8, (G, C<32>)>, Tile<f32, (G, One)>, Tile<i32, (G, One)>);
 
-/// Quantises G groups of 32. A group of zeros has scale 0.
+/// Quantises G groups of 32. A group of zeros has scale 0, one with a NaN has scale NaN, so that products with it are NaN.
+/// Codes of a group whose scale is subnormal are 0: its values, below 1.5e-36, count as none.
 #[func]
 pub fn groups<G: Dim>(x: Tile<f32, (G, C<32>)>) -> Groups<G> {
-    let scale = x.abs().max::<1>() * (1.0 / 127.0);
-    let inverse = select(scale > 0.0, scalar::<f32>(1.0) / scale, 0.0);
+    let scale = x.abs().max_nan::<1>() * (1.0 / 127.0);
+    let inverse = select(scale >= f32::MIN_POSITIVE, scalar::<f32>(1.0) / scale, 0.0);
     let codes = (x * inverse).round().cast::<i8>();
     (codes, scale, codes.cast::<i32>().sum::<1>())
 }

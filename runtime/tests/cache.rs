@@ -226,6 +226,10 @@ fn the_least_recently_used_entries_go_when_the_limit_is_passed() {
         cache.store(key, &artifact(0), &meta(0)).unwrap();
         age(key, 1000 - 10 * key as u64);
     }
+    // Somebody else's file in the folder, older and larger than any entry.
+    let foreign = dir.path().join("thesis.tex");
+    fs::write(&foreign, vec![0; 9_000]).unwrap();
+    fs::File::options().append(true).open(&foreign).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let left = || (0..10u128).filter(|k| dir.path().join(format!("{k:032x}.so")).exists()).collect::<Vec<_>>();
     assert_eq!(left().len(), 9);
     // Using the oldest saves it.
@@ -234,7 +238,8 @@ fn the_least_recently_used_entries_go_when_the_limit_is_passed() {
     // Ten entries of about 1040 bytes are more than 10,000: down to 7,500, the oldest first.
     assert_eq!(left(), [0, 4, 5, 6, 7, 8, 9]);
     let size: u64 = fs::read_dir(dir.path()).unwrap().map(|f| f.unwrap().metadata().unwrap().len()).sum();
-    assert!(size <= 7_500, "{size}");
+    assert!(size <= 7_500 + 9_000, "{size}");
+    assert!(foreign.exists());
     // Even one that alone is too large is kept until the next.
     assert!(cache.store(11, &vec![1; 20_000], &meta(0)).is_some());
     assert!(cache.load(11).is_some());

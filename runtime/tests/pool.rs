@@ -252,6 +252,26 @@ fn a_panic_comes_back_as_an_error_and_the_pool_goes_on() {
 }
 
 #[test]
+fn a_payload_that_panics_when_it_is_dropped_harms_nothing() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    let pool = pool(2, 100);
+    for bad in [0u64, 7, 499] {
+        let fall = |r: std::ops::Range<u64>, _| {
+            if r.contains(&bad) {
+                std::panic::panic_any(Bomb)
+            }
+        };
+        assert!(matches!(pool.run(500, 0, &fall), Err(PoolError::Panicked(_))));
+        exactly_once(&pool, 500);
+    }
+}
+
+#[test]
 fn parked_workers_wake_and_idle_workers_park() {
     let pool = pool(3, 10);
     for _ in 0..20 {

@@ -9,7 +9,12 @@ const DEFAULT_MB: u64 = 8192;
 /// Bounds the memory by `TEGULA_COMPILER_MB` megabytes (8192 by default; 0: no bound). LLVM ends the process when it gets
 /// no more, which is an error value for the program that asked.
 pub fn limit_memory() {
-    let asked = std::env::var("TEGULA_COMPILER_MB").ok().and_then(|v| v.parse().ok());
+    let asked = std::env::var("TEGULA_COMPILER_MB").ok().map(|text| {
+        text.parse().unwrap_or_else(|_| {
+            eprintln!("TEGULA_COMPILER_MB: expected a number of megabytes, found `{text}`; {DEFAULT_MB} is used");
+            DEFAULT_MB
+        })
+    });
     let bytes = match asked.unwrap_or(DEFAULT_MB) {
         0 => return,
         mb => mb.saturating_mul(1 << 20),
@@ -18,7 +23,8 @@ pub fn limit_memory() {
     // SAFETY: `limit` is a live rlimit; a failure leaves things as they were, which is safe.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0 {
-            limit.rlim_cur = bytes.min(limit.rlim_max);
+            // A stricter one of the user's stays.
+            limit.rlim_cur = bytes.min(limit.rlim_cur);
             libc::setrlimit(libc::RLIMIT_AS, &limit);
         }
     }

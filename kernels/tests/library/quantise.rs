@@ -86,3 +86,34 @@ fn codes_scales_and_sums() {
         }
     }
 }
+
+#[test]
+fn groups_with_a_nan_stay_nan_and_tiny_ones_are_zeros() {
+    let x: Vec<f32> = (0..96)
+        .map(|i| match i {
+            5 => f32::NAN,
+            0..32 => i as f32 - 15.5,
+            // Beside 3e-37 others must not become codes beyond 127, as they would by 1/scale = inf.
+            32 => 3e-37,
+            33..64 => -3e-39,
+            _ => f32::INFINITY,
+        })
+        .collect();
+    for (stream, bits) in devices().into_iter().flat_map(|s| [(s, Bits::Eight), (s, Bits::Sixteen)]) {
+        let rows = bits.rows();
+        let (mut c, mut s, mut u) = (
+            Tensor::<i8>::poisoned([rows, 96]).unwrap(),
+            Tensor::<f32>::poisoned([rows, 3]).unwrap(),
+            Tensor::<i32>::poisoned([rows, 3]).unwrap(),
+        );
+        let x = tensor([1, 96], &x);
+        quantise::launch(&x, &mut c, &mut s, &mut u).dims(3).cfg(bits).grid(1).run(stream).unwrap();
+        let product = |group: usize| {
+            let of = |row: usize| f64::from(s.as_slice()[row * 3 + group]) * f64::from(u.as_slice()[row * 3 + group]);
+            (0..rows).map(of).sum::<f64>()
+        };
+        assert!(product(0).is_nan(), "a NaN reaches the products of its group");
+        assert!(product(2).is_nan(), "so does an infinity");
+        assert!(c.as_slice().chunks(96).all(|row| row[32..64].iter().all(|&c| c == 0)), "tiny values are zeros");
+    }
+}

@@ -184,7 +184,7 @@ impl DiskCache {
                 if used.elapsed().is_ok_and(|age| age > Duration::from_secs(3600)) {
                     let _ = fs::remove_file(item.path());
                 }
-            } else if meta.is_file() {
+            } else if meta.is_file() && is_ours(&name.to_string_lossy()) {
                 entries.push((used, meta.len(), item.path()));
             }
         }
@@ -203,6 +203,12 @@ impl DiskCache {
             }
         }
     }
+}
+
+/// Whether a file of that name was written here: the folder may hold others' files, which are not ours to remove.
+fn is_ours(name: &str) -> bool {
+    let key = |stem: &str| stem.len() == 32 && stem.bytes().all(|b| b.is_ascii_hexdigit());
+    name.strip_suffix(".so").is_some_and(key) || name.starts_with("compiler-") && name.ends_with(".note")
 }
 
 /// The bytes that a value of `TEGULA_CACHE_MB` allows.

@@ -95,9 +95,12 @@ impl Compiler {
 
     /// Compiles one kernel; `name` is for messages.
     pub fn compile(&self, name: &str, request: &Request) -> Result<Output, CompileError> {
-        let mut worker = self.workers.take(&self.program)?;
+        // Nothing has started where there is no compiler; nor is a worker in hand while others' code is told.
+        self.program.path()?;
         self.tell(|| Progress::Started { kernel: name.into() });
         let begun = Instant::now();
+        let finished = |ok| self.tell(|| Progress::Finished { kernel: name.into(), took: begun.elapsed(), ok });
+        let mut worker = self.workers.take(&self.program).inspect_err(|_| finished(false))?;
         let answer = worker.request(request, self.timeout);
         // A worker that failed is in an unknown state: it is dropped, which kills it.
         self.workers.give(answer.is_ok().then_some(worker));
@@ -112,7 +115,7 @@ impl Compiler {
             }),
             Err(failure) => Err(self.crashed(name, request, failure)),
         };
-        self.tell(|| Progress::Finished { kernel: name.into(), took: begun.elapsed(), ok: result.is_ok() });
+        finished(result.is_ok());
         result
     }
 

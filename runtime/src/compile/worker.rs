@@ -54,17 +54,20 @@ impl Worker {
         };
         let (requests, incoming) = sync_channel(1);
         let (outgoing, answers) = sync_channel(1);
+        let said = Arc::new(Mutex::new(vec![]));
+        let heard = said.clone();
+        // Whole before the threads are: without them it is dropped, which kills the process.
+        let mut worker = Worker { child, requests: Some(requests), answers, said, listener: None };
         std::thread::Builder::new()
             .name("tegulac".into())
             .spawn(move || converse(stdin, stdout, incoming, outgoing))
             .map_err(unusable)?;
-        let said = Arc::new(Mutex::new(vec![]));
-        let heard = said.clone();
         let listener = std::thread::Builder::new()
             .name("tegulac-stderr".into())
             .spawn(move || listen(&mut stderr, &heard))
             .map_err(unusable)?;
-        Ok(Worker { child, requests: Some(requests), answers, said, listener: Some(listener) })
+        worker.listener = Some(listener);
+        Ok(worker)
     }
 
     /// Whether the process still runs.

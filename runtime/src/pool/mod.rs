@@ -322,7 +322,10 @@ impl Shared {
         if alone {
             // All chunks are alike here.
             if cut::too_short_to_share(took * (chunks - 1)) {
-                return job.run(first.end..job.cut.range(chunks - 1).end, 0);
+                let all = job.cut.range(chunks - 1).end;
+                job.run(first.end..all, 0);
+                // The first programs may have had less to do than the others.
+                return pace.learn(all, begun.elapsed());
             }
             self.publish(job, chunks - 1, launcher);
         }
@@ -422,6 +425,8 @@ impl Job<'_> {
             self.failed.store(true, Relaxed);
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert_with(|| message_of(&*panic));
+            // Not dropped: what a user's payload does then may be to panic again, and this chunk would never be done.
+            std::mem::forget(panic);
         }
     }
 }
@@ -456,6 +461,23 @@ fn pin_to(index: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_launch_alone_took_is_learnt_as_a_whole() {
+        let pool = Pool::new(&PoolOptions { threads: 2, spin: 100, pin: false }).unwrap();
+        let pace = Pace::default();
+        // Programs that do nothing: until it is known that the launch is short.
+        while Cut::alone(64, &pace).is_none() {
+            pool.run_at(&pace, 64, 0, &|_, _| {}).unwrap();
+        }
+        // The first chunk still does nothing; the last program takes long.
+        let late = |r: Range<u64>, _| {
+            let end = Instant::now() + std::time::Duration::from_micros(if r.end == 64 { 500 } else { 0 });
+            while Instant::now() < end {}
+        };
+        pool.run_at(&pace, 64, 0, &late).unwrap();
+        assert!(Cut::alone(64, &pace).is_none(), "the next launch is shared");
+    }
 
     #[test]
     fn the_variable_holds_a_number_of_threads_or_is_named() {
