@@ -236,9 +236,8 @@ impl Gguf {
         match &self.bytes {
             Bytes::Memory(all) => to.extend_from_slice(&all[range]),
             Bytes::File { file, .. } => {
-                to.try_reserve_exact(range.len()).map_err(|_| {
-                    self.tensor_error(&tensor.name, Problem::Io(io::ErrorKind::OutOfMemory.into()))
-                })?;
+                to.try_reserve_exact(range.len())
+                    .map_err(|_| self.tensor_error(&tensor.name, Problem::Io(io::ErrorKind::OutOfMemory.into())))?;
                 to.resize(start + range.len(), 0);
                 file.read_exact_at(&mut to[start..], range.start as u64).map_err(|error| {
                     let cut = error.kind() == io::ErrorKind::UnexpectedEof;

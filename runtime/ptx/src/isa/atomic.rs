@@ -100,6 +100,8 @@ fn get(regs: &Regs, slot: Slot, lane: usize, width: usize) -> u128 {
 impl Op for Atomic {
     fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
         let at = locate(cx, mask, self.address, self.request)?;
+        // A compare-and-swap in vain is mostly a lock that is taken: let its holder go on.
+        let mut in_vain = self.c.is_some();
         for lane in (0..32).filter(|l| mask >> l & 1 == 1) {
             let regs = &cx.warp.regs;
             let second = self.c.map_or(0, |c| get(regs, c, lane, self.width));
@@ -117,6 +119,7 @@ impl Op for Atomic {
                         _ => swap128(to, f),
                     }
                 };
+                in_vain &= old != operand;
                 let Some(d) = self.d.as_ref().map(|d| d[j]) else { continue };
                 match self.width {
                     16 => cx.warp.regs.set_lane(d, lane, old),
@@ -125,7 +128,7 @@ impl Op for Atomic {
                 }
             }
         }
-        Ok(Flow::Next)
+        Ok(if in_vain { Flow::Yield } else { Flow::Next })
     }
 }
 
