@@ -418,6 +418,7 @@ pub fn run(cx: &mut Cx<'_>, fuel: u32) -> Result<Stop, Box<Fault>> {
                 Flow::Jumped => continue 'select,
                 Flow::Yield => {
                     cx.warp.current.pc += 1;
+                    cx.warp.starved = if cx.warp.others.is_empty() { 0 } else { cx.warp.starved.wrapping_add(1) };
                     break 'select Stop::Turn;
                 }
                 Flow::Blocked => {
