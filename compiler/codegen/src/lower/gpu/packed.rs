@@ -26,6 +26,15 @@ pub struct Scales<'c> {
     pub sub: Option<[V<'c>; 2]>,
 }
 
+impl<'c> Scales<'c> {
+    /// The f32 scale of one half: the group's times its own, exactly, before it meets a code, so that zeros have the sign
+    /// of the definition.
+    fn of(&self, b: &Build<'c>, first: V<'c>) -> V<'c> {
+        let Some([one, other]) = self.sub else { return self.scale };
+        b.mulf(self.scale, b.sitofp(b.select(first, one, other), b.f32()))
+    }
+}
+
 /// A group of a quantised matrix: the address of its block, and its number in it (i32).
 #[derive(Clone, Copy)]
 pub struct Group<'c> {
@@ -197,13 +206,12 @@ impl<'c> Group<'c> {
     /// The four elements of word `w` (i32) of the group, given its scales.
     fn values(&self, b: &Build<'c>, s: &Scales<'c>, w: V<'c>) -> [V<'c>; 4] {
         let word = self.word_of_codes(b, w);
-        let sub = s.sub.map(|[first, second]| b.select(b.cmp(Cmp::Ult, w, b.c32(4)), first, second));
+        let scale = s.of(b, b.cmp(Cmp::Ult, w, b.c32(4)));
         std::array::from_fn(|i| {
             let top = b.shl_c(word, 24 - 8 * i as i64);
             let code = b.shrs(top, b.c32(24));
-            let code = sub.map_or(code, |sub| b.mul(code, sub));
             // The product is exact: the only rounding is that of the sum.
-            let product = b.mulf(s.scale, b.sitofp(code, b.f32()));
+            let product = b.mulf(scale, b.sitofp(code, b.f32()));
             s.min.map_or(product, |m| b.addf(product, m))
         })
     }
@@ -211,12 +219,9 @@ impl<'c> Group<'c> {
     /// Element `i` (i32) of the group as f32, rounded once.
     fn value(&self, b: &Build<'c>, i: V<'c>) -> V<'c> {
         let s = self.scales(b);
-        let mut code = b.add_c(self.code(b, i), -i64::from(code_offset(self.quant)));
-        if let Some([first, second]) = s.sub {
-            code = b.mul(code, b.select(b.cmp(Cmp::Ult, i, b.c32(16)), first, second));
-        }
+        let code = b.add_c(self.code(b, i), -i64::from(code_offset(self.quant)));
         // The product is exact: the only rounding is that of the sum.
-        let product = b.mulf(s.scale, b.sitofp(code, b.f32()));
+        let product = b.mulf(s.of(b, b.cmp(Cmp::Ult, i, b.c32(16))), b.sitofp(code, b.f32()));
         s.min.map_or(product, |m| b.addf(product, m))
     }
 }
