@@ -13,7 +13,7 @@ fn ptxas() -> Option<String> {
     let name = std::env::var("TEGULA_PTXAS").unwrap_or_else(|_| "ptxas".into());
     let found = Command::new(&name).arg("--version").output().is_ok_and(|o| o.status.success());
     if !found {
-        skip("PTX is not assembled: no ptxas (set TEGULA_PTXAS or `./x setup --nvidia`)");
+        skip("PTX is not assembled: no ptxas (TEGULA_PTXAS names one)");
     }
     found.then_some(name)
 }
