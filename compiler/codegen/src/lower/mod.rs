@@ -1,8 +1,9 @@
 //! From tile IR to MLIR. One module a target; each finds an op's code by its [`tegula_ir::OpKind`].
 //!
 //! What targets share: [`build`], sugar over MLIR's builders; `machine`, how elements are held; `convert`, conversions
-//! between element types.
+//! between element types; `arith`, arithmetic on them.
 
+mod arith;
 pub mod build;
 mod convert;
 pub mod cpu;

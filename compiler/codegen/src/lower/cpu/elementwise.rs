@@ -4,7 +4,8 @@
 //! result, as f32 has more than twice their digits. `fma` does not fit that rule and has code of its own.
 
 use super::{
-    build::{Build, Cmp, FCmp, V},
+    super::arith::{float_compare, integer, keep_nan},
+    build::{Build, Cmp, V},
     convert::{self, narrow, widen},
     cx::Cx,
     machine::carrier,
@@ -69,56 +70,6 @@ fn float<'c>(cx: &mut Cx<'_, 'c>, kind: OpKind, e: Elem, x: &[V<'c>]) -> V<'c> {
         OpKind::MaxNan => keep_nan(b, x, b.maxnumf(x[0], x[1])),
         OpKind::Fma => b.fma(x[0], x[1], x[2]),
         _ => math::apply(cx, kind, e, x),
-    }
-}
-
-/// `r`, or a NaN where an operand is one.
-fn keep_nan<'c>(b: &Build<'c>, x: &[V<'c>], r: V<'c>) -> V<'c> {
-    b.select(b.cmpf(FCmp::Uno, x[0], x[1]), b.addf(x[0], x[1]), r)
-}
-
-fn float_compare(kind: OpKind) -> Option<FCmp> {
-    Some(match kind {
-        OpKind::Eq => FCmp::Oeq,
-        OpKind::Ne => FCmp::Une,
-        OpKind::Lt => FCmp::Olt,
-        OpKind::Le => FCmp::Ole,
-        OpKind::Gt => FCmp::Ogt,
-        OpKind::Ge => FCmp::Oge,
-        _ => return None,
-    })
-}
-
-fn integer<'c>(b: &Build<'c>, kind: OpKind, e: Elem, x: &[V<'c>]) -> V<'c> {
-    let signed = e.is_signed();
-    let pick = |s: Cmp, u: Cmp| if signed { s } else { u };
-    let amount = || b.and_c(x[1], e.bits() as i64 - 1);
-    match kind {
-        OpKind::Neg => b.sub(b.int_like(x[0], 0), x[0]),
-        OpKind::Abs if signed => b.absi(x[0]),
-        OpKind::Abs => x[0],
-        OpKind::Not => b.not(x[0]),
-        OpKind::Add => b.add(x[0], x[1]),
-        OpKind::Sub => b.sub(x[0], x[1]),
-        OpKind::Mul => b.mul(x[0], x[1]),
-        OpKind::Min if signed => b.mins(x[0], x[1]),
-        OpKind::Min => b.minu(x[0], x[1]),
-        OpKind::Max if signed => b.maxs(x[0], x[1]),
-        OpKind::Max => b.maxu(x[0], x[1]),
-        OpKind::And => b.and(x[0], x[1]),
-        OpKind::Or => b.or(x[0], x[1]),
-        OpKind::Xor => b.xor(x[0], x[1]),
-        OpKind::Shl => b.shl(x[0], amount()),
-        OpKind::Shr if signed => b.shrs(x[0], amount()),
-        OpKind::Shr => b.shru(x[0], amount()),
-        OpKind::Umulhi => b.umulhi(x[0], x[1]),
-        OpKind::Eq => b.cmp(Cmp::Eq, x[0], x[1]),
-        OpKind::Ne => b.cmp(Cmp::Ne, x[0], x[1]),
-        OpKind::Lt => b.cmp(pick(Cmp::Slt, Cmp::Ult), x[0], x[1]),
-        OpKind::Le => b.cmp(pick(Cmp::Sle, Cmp::Ule), x[0], x[1]),
-        OpKind::Gt => b.cmp(pick(Cmp::Sgt, Cmp::Ugt), x[0], x[1]),
-        OpKind::Ge => b.cmp(pick(Cmp::Sge, Cmp::Uge), x[0], x[1]),
-        k => unreachable!("`{}` is no elementwise op on integers", k.name()),
     }
 }
 

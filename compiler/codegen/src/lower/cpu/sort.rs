@@ -1,31 +1,14 @@
 //! `sort` and `topk`: a bottom-up merge sort of each row, stable, in scratch memory.
 
 use super::{
+    super::arith::before,
     Error,
     at::{At, Coord},
-    build::{Build, Cmp, FCmp, V},
-    convert::widen,
+    build::{Build, Cmp, V},
     cx::Cx,
     machine::{self, memory_type},
 };
 use tegula_ir::{Elem, Key, Op, OpKind, TileType};
-
-/// Whether `y` comes strictly before `x`: i1. A NaN comes after everything.
-fn before<'c>(b: &Build<'c>, e: Elem, descending: bool, y: V<'c>, x: V<'c>) -> V<'c> {
-    if e.is_float() {
-        let (x, y) = (widen(b, x, e), widen(b, y, e));
-        let less = b.cmpf(if descending { FCmp::Ogt } else { FCmp::Olt }, y, x);
-        let x_nan = b.cmpf(FCmp::Uno, x, x);
-        return b.or(less, b.and(x_nan, b.cmpf(FCmp::Ord, y, y)));
-    }
-    let how = match (descending, e.is_signed()) {
-        (false, true) => Cmp::Slt,
-        (false, false) => Cmp::Ult,
-        (true, true) => Cmp::Sgt,
-        (true, false) => Cmp::Ugt,
-    };
-    b.cmp(how, y, x)
-}
 
 /// A row being sorted: values, and with them their indices, in two places each.
 struct Rows<'c> {

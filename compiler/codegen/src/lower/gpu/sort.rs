@@ -2,31 +2,14 @@
 
 use super::{
     super::{
-        build::{Build, Cmp, FCmp, V},
-        convert::widen,
+        arith::before,
+        build::{Cmp, V},
     },
     Error,
     cx::Cx,
     stage::{Staged, bytes, strides},
 };
 use tegula_ir::{Elem, Key, Op, OpKind};
-
-/// Whether `y` comes strictly before `x`: i1. A NaN comes after everything.
-fn before<'c>(b: &Build<'c>, e: Elem, descending: bool, y: V<'c>, x: V<'c>) -> V<'c> {
-    if e.is_float() {
-        let (x, y) = (widen(b, x, e), widen(b, y, e));
-        let less = b.cmpf(if descending { FCmp::Ogt } else { FCmp::Olt }, y, x);
-        let x_nan = b.cmpf(FCmp::Uno, x, x);
-        return b.or(less, b.and(x_nan, b.cmpf(FCmp::Ord, y, y)));
-    }
-    let how = match (descending, e.is_signed()) {
-        (false, true) => Cmp::Slt,
-        (false, false) => Cmp::Ult,
-        (true, true) => Cmp::Sgt,
-        (true, false) => Cmp::Ugt,
-    };
-    b.cmp(how, y, x)
-}
 
 impl<'a, 'c> Cx<'a, 'c> {
     /// `sort`, `topk`.
