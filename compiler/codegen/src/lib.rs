@@ -2,8 +2,10 @@
 //!
 //! - [`service`]: a compile request to a response, which is all that `tegulac` does.
 //! - [`lower`]: from tile IR to an MLIR module.
-//! - [`emit`]: from an MLIR module to a shared object: passes, LLVM, lld.
+//! - [`emit`]: from an MLIR module to a shared object or PTX: passes, LLVM, lld.
+//! - [`nvidia`]: from PTX to machine code, by NVIDIA's tools where they are installed.
 
 pub mod emit;
 pub mod lower;
+pub mod nvidia;
 pub mod service;

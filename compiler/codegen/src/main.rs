@@ -6,12 +6,13 @@ use std::{
     io::{self, Write},
     process::ExitCode,
 };
-use tegula_codegen::service;
+use tegula_codegen::{nvidia::ptxas, service};
 use tegula_ir::protocol::{Request, read_frame, write_frame};
 
 const HELP: &str = "tegulac, the tile-kernel compiler: reads compile requests from standard input and answers on \
 standard output.\nIt is started by programs that launch kernels; `tegula compile` is its command line.\n\n  --version   \
-what it is made of, as kernel caches see it\n\nTEGULA_COMPILER_MB \
+what it is made of, as kernel caches see it\n  --ptxas     \
+which of NVIDIA's assemblers it uses for cubins\n\nTEGULA_COMPILER_MB \
 bounds its memory (megabytes, 8192 by default; 0 for no bound).";
 
 fn main() -> ExitCode {
@@ -19,6 +20,18 @@ fn main() -> ExitCode {
         Some("--version") => {
             println!("tegulac {} {}", env!("CARGO_PKG_VERSION"), env!("TEGULA_SOURCES"));
             return ExitCode::SUCCESS;
+        }
+        Some("--ptxas") => {
+            return match ptxas::version() {
+                Ok(version) => {
+                    println!("{version}");
+                    ExitCode::SUCCESS
+                }
+                Err(e) => {
+                    eprintln!("{e}");
+                    ExitCode::FAILURE
+                }
+            };
         }
         Some(_) => {
             println!("{HELP}");

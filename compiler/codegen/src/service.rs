@@ -4,10 +4,13 @@
 use crate::{
     emit::{self, CpuTarget, GpuTarget, Mlir, Stage},
     lower::{self, cpu},
+    nvidia::{self, ptxas, sass},
 };
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tegula_ir::{
-    Kernel, Loc, gpu, passes,
+    Kernel, Loc,
+    gpu::{self, Layouts, Pressure, occupancy::Limits},
+    passes,
     protocol::{Emit, Meta, Request, Response},
 };
 
@@ -87,6 +90,9 @@ fn compile_cpu(request: &Request, target: &CpuTarget, kernel: Kernel) -> Result<
         Emit::Llvm => Some(Stage::LlvmOptimised),
         Emit::Asm => Some(Stage::Asm),
         Emit::Artifact => None,
+        Emit::Cubin | Emit::Sass => {
+            return Err(at("ptxas", "a CPU kernel has no GPU machine code: that is for GPU targets"));
+        }
     };
     let mlir = Mlir::new();
     let lowered = cpu::lower(mlir.context(), &kernel, target, request.checked).map_err(unlowered)?;
@@ -105,14 +111,59 @@ fn compile_gpu(request: &Request, target: &GpuTarget, mut kernel: Kernel) -> Res
         Emit::Tile | Emit::Layouts => return Ok((kernel.text().into_bytes(), Meta::default())),
         Emit::Mlir => Some(Stage::Mlir),
         Emit::Llvm => Some(Stage::LlvmOptimised),
-        Emit::Asm | Emit::Artifact => None,
+        Emit::Asm | Emit::Artifact | Emit::Cubin | Emit::Sass => None,
     };
     let mlir = Mlir::new();
     let lowered = lower::gpu::lower(mlir.context(), &kernel, target, request.checked).map_err(unlowered)?;
-    let (mut module, meta) = (lowered.module, lowered.meta);
+    let (mut module, mut meta) = (lowered.module, lowered.meta);
     let stages: Vec<Stage> = stage.into_iter().collect();
     let (ptx, mut texts) = emit::nvptx::compile(&mlir, &mut module, target, &stages).map_err(unemitted)?;
-    Ok((texts.pop().unwrap_or(ptx).into_bytes(), meta))
+    let bytes = match request.emit {
+        Emit::Cubin => assemble(&ptx, target, &kernel, &mut meta)?,
+        Emit::Sass => {
+            sass::disassemble(&assemble(&ptx, target, &kernel, &mut meta)?).map_err(unassembled)?.into_bytes()
+        }
+        _ => texts.pop().unwrap_or(ptx).into_bytes(),
+    };
+    Ok((bytes, meta))
+}
+
+/// Assembles a kernel's PTX; `meta` learns what it needs.
+fn assemble(ptx: &str, target: &GpuTarget, kernel: &Kernel, meta: &mut Meta) -> Result<Vec<u8>, Failure> {
+    let assembled = ptxas::assemble(ptx, target.arch).map_err(unassembled)?;
+    let usage = assembled.usage;
+    (meta.registers, meta.spill_bytes, meta.stack_bytes) = (usage.registers, usage.spill_bytes, usage.stack_bytes);
+    meta.remarks.extend(assembled.advice);
+    let pressure = Layouts::of(kernel).ok().map(|layouts| Pressure::of(kernel, &layouts));
+    if usage.spill_bytes > 0 {
+        meta.remarks.push(spill(usage, meta.warps, pressure.as_ref()));
+    }
+    // ptxas keeps to the launch's number of threads; this is for what it does not look at.
+    let fits = Limits::of(target.arch).map(|l| l.occupancy(meta.warps, usage.registers, meta.shared_bytes as usize));
+    match fits {
+        Some(Err(excess)) => {
+            let loc = pressure.map(|p| p.loc).filter(|l| !l.is_unknown());
+            Err(Failure { stage: "ptxas", message: format!("the kernel cannot be launched: {excess}"), loc })
+        }
+        _ => Ok(assembled.cubin),
+    }
+}
+
+/// What to say of registers that went to memory.
+fn spill(usage: ptxas::Usage, warps: u32, pressure: Option<&Pressure>) -> String {
+    let most = pressure
+        .map(|p| format!("; its tiles need most at `{}` ({}), about {} registers a thread", p.op, p.loc, p.registers));
+    format!(
+        "{} bytes of registers spill to local memory ({} registers are used){}: smaller tiles, or more warps than {warps}, \
+         need fewer",
+        usage.spill_bytes,
+        usage.registers,
+        most.unwrap_or_default()
+    )
+}
+
+fn unassembled(e: nvidia::Error) -> Failure {
+    Failure { stage: e.tool, message: e.message, loc: e.loc }
 }
 
 fn unlowered(e: lower::cpu::Error) -> Failure {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 
 /// Version of the messages and of [`crate::abi`]. Both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// First bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"TGLC";
@@ -46,7 +46,14 @@ pub enum Emit {
     Llvm,
     /// Assembly, as text: for GPUs PTX.
     Asm,
+    /// GPU machine code, an ELF file that the driver loads as it is. Needs NVIDIA's assembler, ptxas.
+    Cubin,
+    /// The same, disassembled, as text. Needs ptxas and nvdisasm.
+    Sass,
 }
+
+/// How the message of a [`Response::Err`] begins when one of NVIDIA's tools is not there (stages `ptxas`, `nvdisasm`).
+pub const NO_TOOL: &str = "NVIDIA's tools are not installed";
 
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +67,7 @@ pub enum Response {
     },
     /// The kernel could not be compiled.
     Err {
-        /// Where it failed: `parse`, `verify`, `passes`, `layouts`, `lower`, `mlir`, `llvm`, `link`.
+        /// Where it failed: `parse`, `verify`, `passes`, `layouts`, `lower`, `mlir`, `llvm`, `link`, `ptxas`, `nvdisasm`.
         stage: String,
         /// What was wrong.
         message: String,
@@ -78,6 +85,12 @@ pub struct Meta {
     pub shared_bytes: u64,
     /// For GPUs: warps that run a program; its block has 32 times as many threads.
     pub warps: u32,
+    /// For GPUs, once ptxas has assembled the kernel ([`Emit::Cubin`], [`Emit::Sass`]): registers of a thread; else 0.
+    pub registers: u32,
+    /// With `registers`: bytes of registers that a thread stores to local memory, because it has not enough of them.
+    pub spill_bytes: u32,
+    /// With `registers`: local memory of a thread in bytes, for spilled registers and for arrays.
+    pub stack_bytes: u32,
     /// What the site numbers in reports mean.
     pub sites: Vec<Site>,
     /// Remarks for the author: what was not vectorised, which fallback was taken.
@@ -198,6 +211,9 @@ mod tests {
             scratch_bytes: 4096,
             shared_bytes: 512,
             warps: 4,
+            registers: 40,
+            spill_bytes: 8,
+            stack_bytes: 16,
             sites: vec![site],
             remarks: vec!["scalar loop".into()],
         };

@@ -17,7 +17,7 @@ use tegula_ir::protocol::Meta;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 const MAGIC: [u8; 8] = *b"TGLCACHE";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Key (u128), lengths of artifact (u64) and metadata (u32), version (u32), checksum of all before it (u64), magic.
 const FOOTER: usize = 16 + 8 + 4 + 4 + 8 + 8;
 /// Bytes from the artifact's length to the end.

@@ -8,11 +8,13 @@ use inkwell::{
     targets::{CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple},
 };
 use std::{ffi::CStr, fmt, sync::Once};
+use tegula_ir::gpu::occupancy::{SM_80, SM_89, SM_90A};
 
 /// What turns a GPU lowering's module into MLIR's `llvm` dialect.
 ///
-/// Control flow becomes branches; arithmetic LLVM's own; source locations become line tables, so that a fault or a
-/// profile names the kernel's lines.
+/// Control flow becomes branches; arithmetic LLVM's own; source locations become `.loc` lines, so that a fault or a
+/// profile names the kernel's lines. No more than these: with whole line tables LLVM writes `.target sm_90a, debug`, and
+/// ptxas does not optimise what is so marked.
 pub const GPU_PIPELINE: &str = "builtin.module(\
     convert-scf-to-cf,\
     convert-vector-to-llvm,\
@@ -22,7 +24,7 @@ pub const GPU_PIPELINE: &str = "builtin.module(\
     convert-cf-to-llvm,\
     convert-ub-to-llvm,\
     reconcile-unrealized-casts,\
-    ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly})";
+    ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly})";
 
 /// A GPU architecture that code is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,9 +46,9 @@ const LLVM_SWITCHES: [&CStr; 2] = [c"-nvptx-short-ptr", c"-nvptx-mad-wide-opt"];
 
 /// The architectures.
 const TARGETS: [GpuTarget; 3] = [
-    GpuTarget { arch: "sm_80", ptx: "+ptx80", shared_bytes: 163 << 10 },
-    GpuTarget { arch: "sm_89", ptx: "+ptx84", shared_bytes: 99 << 10 },
-    GpuTarget { arch: "sm_90a", ptx: "+ptx86", shared_bytes: 227 << 10 },
+    GpuTarget { arch: "sm_80", ptx: "+ptx80", shared_bytes: SM_80.shared_of_block },
+    GpuTarget { arch: "sm_89", ptx: "+ptx84", shared_bytes: SM_89.shared_of_block },
+    GpuTarget { arch: "sm_90a", ptx: "+ptx86", shared_bytes: SM_90A.shared_of_block },
 ];
 
 impl GpuTarget {

@@ -11,6 +11,7 @@
 
 mod assign;
 mod classes;
+pub mod occupancy;
 pub mod pressure;
 mod remat;
 mod verify;
