@@ -6,6 +6,7 @@
 
 mod args;
 mod cpu;
+pub mod cuda;
 mod emulated;
 mod error;
 mod modules;
