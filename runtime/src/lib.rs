@@ -5,11 +5,12 @@
 //! - [`device`]: the CPU, emulated GPUs, the oracle; streams; launching;
 //! - [`tensor`]: the arrays that kernels work on; [`memory`] under them;
 //! - [`pool`]: the threads of the CPU;
-//! - [`compile`], [`cache`]: the compiler's processes, and its results on disk.
+//! - [`compile`], [`cache`]: the compiler's processes, and its results on disk;
+//! - [`bundle`]: compiled kernels shipped with a program, which then needs neither.
 //!
 //! Environment: `TEGULA_THREADS`, `TEGULA_CPU` (instruction set), `TEGULA_CACHE` (folder, or `off`), `TEGULA_CACHE_MB`,
-//! `TEGULAC` (the compiler program),
-//! `TEGULA_COMPILER_MB` (its memory). How to use Tegula from one's own crate: `docs/embedding.md`.
+//! `TEGULAC` (the compiler program), `TEGULA_COMPILER_MB` (its memory), `TEGULA_BUNDLE` (a bundle, or `off`). How to use
+//! Tegula from one's own crate: `docs/embedding.md`.
 
 /// `Debug` of an error as its `Display`: what a `main` that returns it prints.
 macro_rules! readable_debug {
@@ -23,6 +24,7 @@ macro_rules! readable_debug {
 }
 use readable_debug;
 
+pub mod bundle;
 pub mod cache;
 pub mod compile;
 pub mod device;

@@ -1,34 +1,49 @@
-//! The key of an artifact.
+//! The keys of kernels and of artifacts.
 
 use crate::compile::Identity;
 use tegula_ir::{Kernel, OpKind, Region};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Key of what `identity` makes of a kernel: the kernel's text in canonical numbering and without locations, the target,
-/// the options, and the compiler. Lines that a kernel can report at run time are part of it, those that it cannot are
-/// not: moving a kernel in its file compiles nothing anew.
+/// Key of a kernel: its text in canonical numbering and without locations, and whether checks are compiled in. Lines that
+/// a kernel can report at run time are part of it (all lines of a checked one), those that it cannot are not: moving a
+/// kernel in its file makes no other of it.
+pub fn kernel_key(kernel: &Kernel, checked: bool) -> u128 {
+    hash(|add| describe(kernel, checked, add))
+}
+
+/// Key of what `identity` makes of a kernel: the kernel's own as in [`kernel_key`], the target, and the compiler.
 pub fn artifact_key(kernel: &Kernel, target: &str, checked: bool, identity: &Identity) -> u128 {
-    let kernel = kernel.renumbered();
+    hash(|add| {
+        add(&identity.0);
+        add(target);
+        describe(kernel, checked, add);
+    })
+}
+
+/// The hash of parts, which do not run into each other.
+fn hash(parts: impl FnOnce(&mut dyn FnMut(&str))) -> u128 {
     let mut h = Xxh3::new();
-    let mut add = |part: &str| {
+    parts(&mut |part| {
         h.update(&(part.len() as u64).to_le_bytes());
         h.update(part.as_bytes());
-    };
-    add(&identity.0);
-    add(target);
+    });
+    h.digest128()
+}
+
+fn describe(kernel: &Kernel, checked: bool, add: &mut dyn FnMut(&str)) {
+    let kernel = kernel.renumbered();
     if checked {
         add("checked");
         add(&kernel.text());
     } else {
         add("plain");
         add(&kernel.text_without_locs());
-        reported(&kernel.body, &mut |line| add(line));
+        reported(&kernel.body, add);
     }
-    h.digest128()
 }
 
 /// The lines of ops that report in every launch.
-fn reported(region: &Region, f: &mut impl FnMut(&str)) {
+fn reported(region: &Region, f: &mut dyn FnMut(&str)) {
     for op in &region.ops {
         if matches!(op.kind, OpKind::Print | OpKind::Assert) {
             f(&op.loc.to_string());
@@ -54,6 +69,12 @@ mod tests {
         let id = Identity("tegulac 1 abc".into());
         let key = |k: &Kernel| artifact_key(k, "cpu:x86-64-v3", false, &id);
         let base = key(&kernel(1, 7, false));
+        for (a, b) in [(1, 99), (7, 7)] {
+            assert_eq!(kernel_key(&kernel(a, 7, false), false), kernel_key(&kernel(b, 7, false), false));
+        }
+        assert_ne!(kernel_key(&kernel(1, 7, false), true), kernel_key(&kernel(99, 7, false), true));
+        assert_ne!(kernel_key(&kernel(1, 7, true), false), kernel_key(&kernel(99, 7, true), false));
+        assert_ne!(kernel_key(&kernel(1, 7, false), false), kernel_key(&kernel(1, 8, false), false));
         assert_eq!(base, key(&kernel(1, 7, false)));
         assert_eq!(base, key(&kernel(99, 7, false)), "lines do not count");
         let mut sparse = kernel(1, 7, false);

@@ -1,6 +1,10 @@
 //! What can go wrong on a device.
 
-use crate::{compile::CompileError, pool::PoolError};
+use crate::{
+    bundle::{BundleError, Missing},
+    compile::CompileError,
+    pool::PoolError,
+};
 use std::{fmt, path::PathBuf};
 use tegula_ir::{Loc, oracle::OracleError};
 
@@ -14,6 +18,12 @@ pub enum DeviceError {
     /// The kernel could not be compiled.
     #[error(transparent)]
     Compile(Box<CompileError>),
+    /// The program's bundle cannot be used.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// The bundle does not have the kernel, and there is no compiler.
+    #[error("{0}")]
+    NotBundled(#[from] Box<Missing>),
     /// The compiled kernel could not be loaded.
     #[error("the compiled kernel {} cannot be loaded: {why}", .file.display())]
     Load {

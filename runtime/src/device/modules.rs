@@ -1,10 +1,11 @@
-//! Compiled kernels: found in this process, on disk, or compiled, in this order. What a target makes of an artifact (a
-//! loaded library, a parsed program) is its own affair.
+//! Compiled kernels: found in this process, in the program's bundle, on disk, or compiled, in this order. What a target
+//! makes of an artifact (a loaded library, a parsed program) is its own affair.
 
 use super::DeviceError;
 use crate::{
-    cache::{DiskCache, Entry, artifact_key},
-    compile::{Compiler, OnProgress, Program},
+    bundle::{Bundle, BundleError, Found, Machine, Missing, Shipped},
+    cache::{DiskCache, Entry, artifact_key, kernel_key},
+    compile::{CompileError, Compiler, OnProgress, Program},
 };
 use std::{
     collections::HashMap,
@@ -22,20 +23,25 @@ pub(super) enum Artifact {
     Kept(Entry),
     /// In memory only.
     Loose(Vec<u8>, Meta),
+    /// From a bundle.
+    Bundled(Found),
 }
 
 /// The modules of a device, each an `M`.
 pub(super) struct Modules<M> {
+    /// Or why it cannot be used, which every kernel tells.
+    bundle: Result<Option<Bundle>, BundleError>,
     cache: DiskCache,
     compiler: Compiler,
-    /// By artifact key. The inner lock is held while one is compiled: whoever wants the same waits.
-    loaded: Mutex<HashMap<u128, Arc<Mutex<Option<Arc<M>>>>>>,
+    /// By kernel key and target. The inner lock is held while one is compiled: whoever wants the same waits.
+    loaded: Mutex<HashMap<(u128, String), Arc<Mutex<Option<Arc<M>>>>>>,
 }
 
 impl<M> Modules<M> {
-    /// Compiles with `program`, in at most `compilers` processes (without: one for each CPU), each kernel in at most
+    /// Takes what `shipped` has; compiles the rest with `program`, in at most `compilers` processes (without: one for each CPU), each kernel in at most
     /// `timeout`.
     pub fn new(
+        shipped: Shipped,
         cache: DiskCache,
         program: Program,
         compilers: Option<usize>,
@@ -47,7 +53,7 @@ impl<M> Modules<M> {
         if let Some(f) = on_progress {
             compiler = compiler.on_progress(f);
         }
-        Modules { cache, compiler, loaded: Mutex::default() }
+        Modules { bundle: shipped.bundle(), cache, compiler, loaded: Mutex::default() }
     }
 
     /// So many kernels may be compiled at the same time with profit.
@@ -55,32 +61,56 @@ impl<M> Modules<M> {
         self.compiler.limit()
     }
 
-    /// The module of a kernel for a target; `open` makes it of an artifact. An artifact from disk that does not open is
+    /// The module of a kernel for a machine; `open` makes it of an artifact. An artifact from disk that does not open is
     /// compiled again.
     pub fn get(
+        &self,
+        kernel: &Kernel,
+        machine: &Machine,
+        checked: bool,
+        open: impl Fn(Artifact) -> Result<M, DeviceError>,
+    ) -> Result<Arc<M>, DeviceError> {
+        let key = kernel_key(kernel, checked);
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = loaded.entry((key, machine.target())).or_default().clone();
+        drop(loaded);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = &*slot {
+            return Ok(module.clone());
+        }
+        let bundle = self.bundle.as_ref().map_err(BundleError::clone)?.as_ref();
+        let bundled = bundle.map(|b| b.find_key(key, machine)).transpose()?.flatten();
+        let module = match bundled {
+            Some(found) => open(Artifact::Bundled(found))?,
+            None => self.make(kernel, &machine.target(), checked, open).map_err(|e| match (e, bundle) {
+                (DeviceError::Compile(e), Some(bundle)) if matches!(*e, CompileError::NotFound { .. }) => {
+                    Box::new(Missing::of(kernel, checked, machine, bundle)).into()
+                }
+                (e, _) => e,
+            })?,
+        };
+        let module = Arc::new(module);
+        *slot = Some(module.clone());
+        Ok(module)
+    }
+
+    /// From disk, or compiled.
+    fn make(
         &self,
         kernel: &Kernel,
         target: &str,
         checked: bool,
         open: impl Fn(Artifact) -> Result<M, DeviceError>,
-    ) -> Result<Arc<M>, DeviceError> {
+    ) -> Result<M, DeviceError> {
         let identity = self.compiler.program().identity(&self.cache)?;
         let key = artifact_key(kernel, target, checked, identity);
-        let slot = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(module) = &*slot {
-            return Ok(module.clone());
-        }
         let found = self.cache.load(key).and_then(|entry| {
             open(Artifact::Kept(entry)).inspect_err(|e| tracing::warn!("{e}; compiling it again")).ok()
         });
-        let module = match found {
-            Some(module) => module,
-            None => open(self.compile(key, kernel, target, checked)?)?,
-        };
-        let module = Arc::new(module);
-        *slot = Some(module.clone());
-        Ok(module)
+        match found {
+            Some(module) => Ok(module),
+            None => open(self.compile(key, kernel, target, checked)?),
+        }
     }
 
     fn compile(&self, key: u128, kernel: &Kernel, target: &str, checked: bool) -> Result<Artifact, DeviceError> {

@@ -13,6 +13,7 @@ use super::{
     report::Reports,
 };
 use crate::{
+    bundle::{Machine, Shipped},
     cache::DiskCache,
     compile::{OnProgress, Program as CompilerProgram},
     pool::{Pace, Pool, PoolError, PoolOptions},
@@ -32,6 +33,8 @@ pub struct CpuOptions {
     pub pool: PoolOptions,
     /// Instruction set to compile for. Without: what `TEGULA_CPU` says, or the best that the processor has.
     pub level: Option<Level>,
+    /// The bundle that kernels are taken from before all else.
+    pub bundle: Shipped,
     /// Where compiled kernels are kept.
     pub cache: DiskCache,
     /// The compiler program.
@@ -51,6 +54,7 @@ impl Default for CpuOptions {
         CpuOptions {
             pool: PoolOptions::default(),
             level: None,
+            bundle: Shipped::OfProgram,
             cache: DiskCache::of_user(),
             compiler: CompilerProgram::new(),
             compilers: None,
@@ -78,10 +82,10 @@ struct Shared {
 impl Cpu {
     /// Starts the threads.
     pub fn new(options: CpuOptions) -> Cpu {
-        let CpuOptions { cache, compiler, compilers, compile_timeout, on_progress, .. } = options;
+        let CpuOptions { bundle, cache, compiler, compilers, compile_timeout, on_progress, .. } = options;
         Cpu {
             level: options.level.map_or_else(Level::choose, Level::checked),
-            modules: Modules::new(cache, compiler, compilers, compile_timeout, on_progress),
+            modules: Modules::new(bundle, cache, compiler, compilers, compile_timeout, on_progress),
             shared: Arc::new(Shared { pool: Pool::new(&options.pool), on_print: options.on_print }),
         }
     }
@@ -104,10 +108,11 @@ impl Target for Cpu {
     }
 
     fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError> {
-        let target = format!("cpu:{}", self.level()?.name());
-        let module = self.modules.get(kernel, &target, checked, |artifact| match artifact {
+        let machine = Machine::Cpu(self.level()?);
+        let module = self.modules.get(kernel, &machine, checked, |artifact| match artifact {
             Artifact::Kept(entry) => Module::from_file(&entry.path, entry.meta),
             Artifact::Loose(bytes, meta) => Module::from_bytes(&bytes, meta),
+            Artifact::Bundled(found) => Module::from_bytes(&found.bytes, found.meta),
         })?;
         let (flags, shared) = (if checked { FLAG_CHECKED } else { 0 }, self.shared.clone());
         Ok(Arc::new(Compiled { module, flags, shared, pace: Pace::default() }))

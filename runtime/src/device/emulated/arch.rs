@@ -21,6 +21,14 @@ impl Arch {
         }
     }
 
+    /// Its compute capability.
+    pub const fn capability(self) -> (u32, u32) {
+        match self {
+            Arch::Sm80 => (8, 0),
+            Arch::Sm90a => (9, 0),
+        }
+    }
+
     /// The architecture of that name.
     pub fn from_name(name: &str) -> Option<Arch> {
         Arch::ALL.iter().copied().find(|a| a.name() == name)

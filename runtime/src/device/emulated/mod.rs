@@ -16,6 +16,7 @@ use super::{
     modules::{Artifact, Modules},
 };
 use crate::{
+    bundle::{Machine, Shipped},
     cache::DiskCache,
     compile::{OnProgress, Program as CompilerProgram},
 };
@@ -64,6 +65,8 @@ pub struct EmulatedOptions {
     pub threads: usize,
     /// Warp instructions that one program may execute before it counts as hung.
     pub limit: u64,
+    /// The bundle that kernels are taken from before all else.
+    pub bundle: Shipped,
     /// Where compiled kernels are kept.
     pub cache: DiskCache,
     /// The compiler program.
@@ -88,6 +91,7 @@ impl Default for EmulatedOptions {
             completion: Completion::Early,
             threads: 0,
             limit: 10_000_000_000,
+            bundle: Shipped::OfProgram,
             cache: DiskCache::of_user(),
             compiler: CompilerProgram::new(),
             compilers: None,
@@ -134,10 +138,10 @@ impl Emulated {
         let EmulatedOptions { strict, completion, threads, limit, on_print, on_launch, .. } = options;
         let base = if strict { tegula_ptx::Options::default() } else { tegula_ptx::Options::fast() };
         let emulator = tegula_ptx::Options { threads, limit, max_shared: arch.shared_bytes(), ..base };
-        let EmulatedOptions { cache, compiler, compilers, compile_timeout, on_progress, .. } = options;
+        let EmulatedOptions { bundle, cache, compiler, compilers, compile_timeout, on_progress, .. } = options;
         Ok(Emulated {
             arch,
-            modules: Modules::new(cache, compiler, compilers, compile_timeout, on_progress),
+            modules: Modules::new(bundle, cache, compiler, compilers, compile_timeout, on_progress),
             shared: Arc::new(Shared { emulator, completion, on_print, on_launch }),
         })
     }
@@ -157,8 +161,13 @@ impl Target for Emulated {
     }
 
     fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError> {
-        let module =
-            self.modules.get(kernel, self.arch.name(), checked, |artifact| Module::open(artifact, self.arch))?;
+        let machine = Machine::Gpu {
+            name: self.name(),
+            target: self.arch.name().into(),
+            capability: self.arch.capability(),
+            cubins: false,
+        };
+        let module = self.modules.get(kernel, &machine, checked, |artifact| Module::open(artifact, self.arch))?;
         let (name, params) = (kernel.name.clone(), kernel.params.clone());
         Ok(Arc::new(Compiled { name, params, module, shared: self.shared.clone() }))
     }
@@ -173,6 +182,7 @@ impl Module {
         let (file, bytes, meta) = match artifact {
             Artifact::Kept(entry) => (entry.path.clone(), entry.artifact(), entry.meta),
             Artifact::Loose(bytes, meta) => (PathBuf::from("(memory)"), Ok(bytes), meta),
+            Artifact::Bundled(found) => (PathBuf::from("(bundle)"), Ok(found.bytes), found.meta),
         };
         let failed = |why: String| DeviceError::Load { file: file.clone(), why };
         let text = String::from_utf8(bytes.map_err(|e| failed(e.to_string()))?).map_err(|e| failed(e.to_string()))?;
