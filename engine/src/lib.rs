@@ -8,6 +8,7 @@ pub mod cli;
 mod error;
 pub mod eval;
 pub mod gguf;
+pub mod kv;
 pub mod model;
 pub mod progress;
 pub mod pull;
