@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tegula::prelude::*;
 
 #[kernel]
-fn dropout<N: Dim>(x: View<f32, 1>, y: ViewMut<f32, 1>, p: Scalar<f32>, seed: Scalar<u64>) {
+pub fn dropout<N: Dim>(x: View<f32, 1>, y: ViewMut<f32, 1>, p: Scalar<f32>, seed: Scalar<u64>) {
     let i = program_id(0);
     let element = iota_of::<u64, N>() + i.cast::<u64>() * N::extent();
     let keep = rand(seed, element) >= p;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tegula::prelude::*;
 
 #[kernel]
-fn flash<BM: Dim, BN: Dim, D: Dim>(
+pub fn flash<BM: Dim, BN: Dim, D: Dim>(
     q: View<f32, 3>,
     k: View<f32, 3>,
     v: View<f32, 3>,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tegula::prelude::*;
 
 #[kernel]
-fn histogram<N: Dim>(text: View<u8, 1>, kinds: View<i32, 1>, counts: ViewMut<i32, 1>) {
+pub fn histogram<N: Dim>(text: View<u8, 1>, kinds: View<i32, 1>, counts: ViewMut<i32, 1>) {
     let i = program_id(0);
     let bytes = text.load::<(N,)>(i);
     let inside = iota::<N>() + i * N::extent() < text.dim::<0>();

@@ -9,7 +9,13 @@ fn mean<N: Dim>(x: Tile<f32, (One, N)>, n: Scalar<f32>) -> Tile<f32, (One, One)>
 }
 
 #[kernel]
-fn layer_norm<N: Dim>(x: View<f32, 2>, weight: View<f32, 1>, bias: View<f32, 1>, y: ViewMut<f32, 2>, eps: Scalar<f32>) {
+pub fn layer_norm<N: Dim>(
+    x: View<f32, 2>,
+    weight: View<f32, 1>,
+    bias: View<f32, 1>,
+    y: ViewMut<f32, 2>,
+    eps: Scalar<f32>,
+) {
     let row = program_id(0);
     let n = x.dim::<1>().cast::<f32>();
     let inside = iota::<N>().expand::<0>() < x.dim::<1>();

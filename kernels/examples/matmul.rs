@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tegula::prelude::*;
 
 #[kernel]
-fn matmul<T: Float, BM: Dim, BN: Dim, BK: Dim>(a: View<T, 2>, b: View<T, 2>, c: ViewMut<T, 2>) {
+pub fn matmul<T: Float, BM: Dim, BN: Dim, BK: Dim>(a: View<T, 2>, b: View<T, 2>, c: ViewMut<T, 2>) {
     let (pm, pn) = grouped::<BM, BN>(program_id(0), &c, 8);
     let mut acc = zeros::<f32, (BM, BN)>();
     for k in a.tiles_along::<1, BK>() {

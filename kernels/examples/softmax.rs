@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tegula::prelude::*;
 
 #[kernel]
-fn softmax<N: Dim>(x: View<f32, 2>, y: ViewMut<f32, 2>) {
+pub fn softmax<N: Dim>(x: View<f32, 2>, y: ViewMut<f32, 2>) {
     let row = program_id(0);
     let t = x.load::<(One, N)>((row, 0));
     let inside = iota::<N>().expand::<0>() < x.dim::<1>();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use tegula::prelude::*;
 
 #[kernel]
-fn vector_add<N: Dim>(a: View<f32, 1>, b: View<f32, 1>, c: ViewMut<f32, 1>) {
+pub fn vector_add<N: Dim>(a: View<f32, 1>, b: View<f32, 1>, c: ViewMut<f32, 1>) {
     let i = program_id(0);
     let sum = a.load::<(N,)>(i) + b.load::<(N,)>(i);
     c.store(i, sum);

@@ -8,11 +8,11 @@ use tegula_kernels::attention::{Order, attention};
 
 /// Heads and extents.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    kv: usize,
-    group: usize,
-    d: usize,
-    block: usize,
+pub struct Shape {
+    pub kv: usize,
+    pub group: usize,
+    pub d: usize,
+    pub block: usize,
 }
 
 impl Shape {
@@ -23,13 +23,13 @@ impl Shape {
 
 /// New tokens of a sequence after `cached` old ones.
 #[derive(Clone, Copy, Debug)]
-struct Sequence {
+pub struct Sequence {
     cached: usize,
     new: usize,
 }
 
 /// Sequences of one batch: their queries, and a cache whose blocks lie in no order. What no sequence holds is NaN.
-struct Case {
+pub struct Case {
     shape: Shape,
     sequences: Vec<Sequence>,
     q: Vec<f32>,
@@ -42,7 +42,7 @@ struct Case {
 const SCALE: f32 = 0.3;
 
 impl Case {
-    fn random(shape: Shape, sequences: &[Sequence], rng: &mut Rng) -> Case {
+    pub fn random(shape: Shape, sequences: &[Sequence], rng: &mut Rng) -> Case {
         let Shape { kv, d, block, .. } = shape;
         let counts: Vec<usize> = sequences.iter().map(|s| (s.cached + s.new).div_ceil(block)).collect();
         let blocks = counts.iter().sum::<usize>() + 2;
@@ -73,37 +73,44 @@ impl Case {
 
     /// Softmax attention in float64, from the values that the cache holds.
     fn reference(&self) -> Vec<f64> {
+        self.exact().0
+    }
+
+    /// The same; and what errors are relative to: for each output Σ p·|v|, the largest Σ|q·k| of a score and the number of
+    /// scores.
+    pub fn exact(&self) -> (Vec<f64>, Vec<f64>, Vec<f64>, Vec<usize>) {
         let Shape { kv, group, d, block } = self.shape;
         let (keys, values) = (self.k.as_slice(), self.v.as_slice());
-        let mut out = vec![];
+        let (mut out, mut sizes, mut largest, mut lengths) = (vec![], vec![], vec![], vec![]);
         let mut row = 0;
         for (s, table) in self.sequences.iter().zip(&self.tables) {
             for position in s.cached..s.cached + s.new {
                 for head in 0..kv * group {
                     let q = &self.q[row * self.shape.width() + head * d..][..d];
                     let base = |t: usize| table[t / block] as usize * kv + head / group;
-                    let scores: Vec<f64> = (0..=position)
-                        .map(|t| {
-                            (0..d).map(|i| f64::from(q[i]) * keys[(base(t) * d + i) * block + t % block].to_f64()).sum()
-                        })
-                        .map(|s: f64| s * f64::from(SCALE))
-                        .collect();
+                    let key = |t: usize, i: usize| keys[(base(t) * d + i) * block + t % block].to_f64();
+                    let products = |t: usize| (0..d).map(move |i| f64::from(q[i]) * key(t, i) * f64::from(SCALE));
+                    let scores: Vec<f64> = (0..=position).map(|t| products(t).sum()).collect();
                     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                     let p: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
                     let sum: f64 = p.iter().sum();
-                    out.extend((0..d).map(|i| {
-                        let weighted = |t: usize| p[t] * values[(base(t) * block + t % block) * d + i].to_f64();
-                        (0..=position).map(weighted).sum::<f64>() / sum
-                    }));
+                    let most = (0..=position).map(|t| products(t).map(f64::abs).sum()).fold(0.0, f64::max);
+                    for i in 0..d {
+                        let weighted = |t: usize| p[t] / sum * values[(base(t) * block + t % block) * d + i].to_f64();
+                        out.push((0..=position).map(weighted).sum());
+                        sizes.push((0..=position).map(|t| weighted(t).abs()).sum());
+                        largest.push(most);
+                        lengths.push(position + 1);
+                    }
                 }
                 row += 1;
             }
         }
-        out
+        (out, sizes, largest, lengths)
     }
 
     /// Runs the kernel, the new tokens cut into launches by `chunk` and into items by `bt`.
-    fn run(&self, stream: &Stream, bt: usize, chunk: usize, blocks_per_cut: usize) -> Vec<f32> {
+    pub fn run(&self, stream: &Stream, bt: usize, chunk: usize, blocks_per_cut: usize) -> Vec<f32> {
         let Shape { kv, group, d, block } = self.shape;
         let width = self.shape.width();
         let tokens = self.q.len() / width;
@@ -141,7 +148,7 @@ impl Case {
     }
 }
 
-const SEQUENCES: [Sequence; 5] = [
+pub const SEQUENCES: [Sequence; 5] = [
     Sequence { cached: 0, new: 17 },
     Sequence { cached: 37, new: 1 },
     Sequence { cached: 8, new: 7 },

@@ -5,6 +5,7 @@ mod attention;
 mod basic;
 mod embed;
 mod linear;
+mod matrix;
 mod norm;
 mod pack;
 mod quantise;

@@ -7,20 +7,20 @@ use tegula_kernels::sample::sample;
 
 /// One row's parameters.
 #[derive(Clone, Copy, Debug)]
-struct Params {
+pub struct Params {
     temperature: f32,
-    top_k: i32,
+    pub top_k: i32,
     top_p: f32,
     min_p: f32,
 }
 
 const PLAIN: Params = Params { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 };
-const GREEDY: Params = Params { temperature: 0.0, ..PLAIN };
+pub const GREEDY: Params = Params { temperature: 0.0, ..PLAIN };
 
 /// A row: logits, parameters, seed, position.
-type Row<'a> = (&'a [f32], Params, u64, i32);
+pub type Row<'a> = (&'a [f32], Params, u64, i32);
 
-fn draw(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<usize> {
+pub fn draw(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<usize> {
     let (n, v) = (rows.len(), rows[0].0.len());
     let logits = tensor([n, v], &rows.iter().flat_map(|r| r.0.iter().copied()).collect::<Vec<_>>());
     let params = tensor([n, 3], &rows.iter().flat_map(|r| [r.1.temperature, r.1.top_p, r.1.min_p]).collect::<Vec<_>>());
@@ -33,7 +33,7 @@ fn draw(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<usize> {
 }
 
 /// Philox 4×32-10, first word.
-fn philox(seed: u64, counter: u64) -> u32 {
+pub fn philox(seed: u64, counter: u64) -> u32 {
     let mut c = [counter as u32, (counter >> 32) as u32, 0, 0];
     let mut k = [seed as u32, (seed >> 32) as u32];
     for _ in 0..10 {
@@ -76,12 +76,24 @@ fn distribution(logits: &[f32], p: Params) -> Vec<f64> {
     out
 }
 
+/// The token that a row should give: the argmax, or the kept one whose logit and noise are the largest.
+pub fn expected(&(logits, p, seed, position): &Row<'_>) -> usize {
+    let random = p.temperature > 0.0;
+    let kept = if random { distribution(logits, p) } else { vec![1.0; logits.len()] };
+    let score = |i: usize| {
+        let noise = if random { gumbel(seed, position, i) } else { 0.0 };
+        f64::from(logits[i]) / if random { f64::from(p.temperature) } else { 1.0 } + noise
+    };
+    let best = |a: &usize, b: &usize| score(*a).total_cmp(&score(*b)).then(b.cmp(a));
+    (0..logits.len()).filter(|&i| kept[i] > 0.0).max_by(best).expect("the most likely token is kept")
+}
+
 /// Logits no two of which are near each other, shuffled: filters cut between them, away from rounding.
-fn spread(n: usize, step: f32, rng: &mut Rng) -> Vec<f32> {
+pub fn spread(n: usize, step: f32, rng: &mut Rng) -> Vec<f32> {
     rng.shuffled(n).into_iter().map(|i| 3.0 - i as f32 * step).collect()
 }
 
-const FILTERS: [Params; 9] = [
+pub const FILTERS: [Params; 9] = [
     PLAIN,
     Params { temperature: 0.7, ..PLAIN },
     Params { temperature: 1.7, top_k: 5, ..PLAIN },
