@@ -114,6 +114,23 @@ impl Memory {
         self.place(name, bytes, ptr.addr() as u64 % 64, Data::Lent(ptr), shadow, read_only)
     }
 
+    /// As [`Memory::map`], at an address of the caller's, which lies above all that is there. Initialised.
+    ///
+    /// # Errors
+    /// The address does not.
+    ///
+    /// # Safety
+    /// As for [`Memory::map`].
+    pub unsafe fn map_at(&mut self, address: u64, name: &str, ptr: *mut u8, bytes: usize) -> Result<(), MemoryError> {
+        let free = self.allocations.last().map_or(GLOBAL_BASE, |a| a.address + a.len);
+        let (len, name, data) = (bytes as u64, name.to_string(), Data::Lent(ptr));
+        if address < free || address.checked_add(len).is_none() {
+            return Err(MemoryError(format!("`{name}` at {address:#x}: expected an address from {free:#x} on")));
+        }
+        self.allocations.push(Allocation { address, len, data, shadow: None, name, read_only: false, freed: false });
+        Ok(())
+    }
+
     /// Adds an allocation `skew` bytes past an aligned address.
     fn place(
         &mut self,
@@ -275,6 +292,22 @@ mod tests {
         memory.free(a).unwrap();
         assert!(memory.read_vec(a, 1).is_err());
         assert_eq!(words[2], 7);
+    }
+
+    #[test]
+    fn memory_is_mapped_where_the_caller_wants_it_in_rising_order() {
+        let mut memory = Memory::new();
+        let mut bytes = [1u8, 2, 3, 4];
+        let ptr = bytes.as_mut_ptr();
+        // SAFETY: the bytes outlive the memory, which alone uses them meanwhile.
+        let mut map = |address| unsafe { memory.map_at(address, "m", ptr, 4).map_err(|e| e.to_string()) };
+        assert_eq!(map(GLOBAL_BASE + 12), Ok(()));
+        let wrong = map(GLOBAL_BASE + 15).unwrap_err();
+        assert!(wrong.contains(&format!("expected an address from {:#x} on", GLOBAL_BASE + 16)), "{wrong}");
+        assert!(map(GLOBAL_BASE - 8).is_err() && map(u64::MAX - 2).is_err());
+        assert_eq!(map(GLOBAL_BASE + 16), Ok(()));
+        assert_eq!(memory.read_vec(GLOBAL_BASE + 13, 2).unwrap(), [2, 3]);
+        assert!(memory.alloc("after", 8) >= GLOBAL_BASE + 20 + GAP);
     }
 
     #[test]
