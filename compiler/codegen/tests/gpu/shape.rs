@@ -59,15 +59,14 @@ fn lines_are_the_users() {
 fn what_does_not_fit_is_an_error_that_names_it() {
     let kernel = r#"kernel @big(%0 "x": view_mut<f32, 2, unit, align16>) {
   %1 = const {value = 0: i64} : i64
-  %2 = load %0, %1, %1 : tile<f32, 256, 256> @ "big.rs":2:1
-  %3 = load %0, %1, %1 : tile<f32, 256, 256> @ "big.rs":2:1
-  %4 = dot %2, %3, %2 : tile<f32, 256, 256> @ "big.rs":3:7
-  store %0, %1, %1, %4
+  %2 = load %0, %1, %1 : tile<f32, 128, 256> @ "big.rs":2:1
+  %3 = sort %2 : tile<f32, 128, 256> @ "big.rs":3:7
+  store %0, %1, %1, %3
 }
 "#;
-    let e = compile(kernel, "sm_80", Emit::Artifact, false).expect_err("512 KiB of operands do not fit");
-    assert!(e.contains("`dot` needs") && e.contains("bytes of shared memory") && e.contains("sm_80"), "{e}");
-    assert!(e.contains("big.rs"), "{e}");
+    let e = compile(kernel, "sm_80", Emit::Artifact, false).expect_err("256 KiB of rows do not fit");
+    assert!(e.contains("`sort` needs 262144 bytes of shared memory, 95232 more than the 166912"), "{e}");
+    assert!(e.contains("sm_80") && e.contains("big.rs"), "{e}");
     let e =
         compile(&kernel.replace(") {\n", ") {warps = 64} {\n"), "sm_80", Emit::Artifact, false).expect_err("64 warps");
     assert!(e.contains("64 warps"), "{e}");
@@ -75,9 +74,9 @@ fn what_does_not_fit_is_an_error_that_names_it() {
 
 #[test]
 fn tiles_that_no_thread_can_hold_are_remarked_or_refused() {
-    let copy = |n: usize| {
+    let copy = |n: usize, warps: &str| {
         format!(
-            r#"kernel @c(%0 "x": view<f32, 2>, %1 "y": view_mut<f32, 2>) {{
+            r#"kernel @c(%0 "x": view<f32, 2>, %1 "y": view_mut<f32, 2>) {{{warps}
   %2 = const {{value = 0: i64}} : i64
   %3 = load %0, %2, %2 : tile<f32, {n}, 256> @ "c.rs":3:9
   %4 = exp %3 : tile<f32, {n}, 256> @ "c.rs":4:9
@@ -87,15 +86,25 @@ fn tiles_that_no_thread_can_hold_are_remarked_or_refused() {
 "#
         )
     };
-    let remarks = |n| compile(&copy(n), "sm_80", Emit::Artifact, false).map(|r| r.1.remarks);
-    assert!(remarks(32).unwrap_or_else(|e| panic!("{e}")).is_empty());
-    let spills = remarks(128).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = |n, warps| compile(&copy(n, warps), "sm_80", Emit::Artifact, false).map(|r| r.1);
+    let meta = |n, warps| compiled(n, warps).unwrap_or_else(|e| panic!("{e}"));
+    let fits = meta(32, "");
+    assert!(fits.remarks.is_empty() && fits.warps == 4, "{fits:?}");
+    let more = meta(64, "");
+    assert!(more.remarks.is_empty() && more.warps == 8, "warps are taken for their registers: {more:?}");
+    let spills = meta(128, "warps = 4} {").remarks;
     assert!(
-        spills.len() == 1 && spills[0].contains("513 registers a thread for tiles, 258 more than it has"),
+        spills.len() == 1
+            && spills[0].contains("513 registers a thread for tiles, 258 more than it has")
+            && spills[0].contains("more warps than 4"),
         "{spills:?}"
     );
-    let refused = remarks(1024).expect_err("4096 registers");
-    assert!(refused.contains("registers a thread") && refused.contains("more warps than 4"), "{refused}");
+    let spills = meta(256, "").remarks;
+    assert!(spills.len() == 1 && spills[0].contains("memory; smaller tiles fit"), "{spills:?}");
+    let spills = meta(128, "warps = 16} {").remarks;
+    assert!(spills[0].contains("129 registers a thread for tiles, 1 more than it has"), "{spills:?}");
+    let refused = compiled(1024, "").expect_err("2048 registers");
+    assert!(refused.contains("registers a thread") && refused.contains("smaller tiles"), "{refused}");
 }
 
 #[test]

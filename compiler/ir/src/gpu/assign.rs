@@ -2,7 +2,7 @@
 //! its memory accesses want, or the image of a neighbour's along a shape op, or row-major blocks. Where that leaves a
 //! shape op between two layouts that do not fit, a conversion goes in.
 
-use super::{Layouts, classes::Classes, image, is_elementwise, preimage, remat};
+use super::{Layouts, classes::Classes, image, is_elementwise, preimage, remat, warps};
 use crate::{
     attr::{Attr, Attrs, Key},
     facts::Facts,
@@ -14,14 +14,17 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// Assigns layouts to every tile of a verified kernel, whose number of warps is set. Layouts there were are forgotten.
+/// Assigns layouts to every tile of a verified kernel. Where its number of warps is not set, one is chosen that its tiles
+/// keep busy and in whose registers they fit. Layouts there were are forgotten.
 ///
 /// # Errors
 /// The result does not verify: a defect.
 pub fn assign(k: &mut Kernel) -> Result<(), VerifyError> {
+    if !k.attrs.has(Key::Warps) {
+        *k = warps::fitting(k)?;
+        return Ok(());
+    }
     remat::per_use(k);
-    let warps = k.warps();
-    k.set_warps(warps);
     let mut chosen = Choice::of(k).made();
     let mut body = std::mem::take(&mut k.body);
     settle(k, &mut body, &mut chosen);
@@ -156,10 +159,7 @@ impl<'k> Choice<'k> {
             return Some(TileLayout::product(&t.shape, self.warp_bits));
         }
         if w.dequantised {
-            // Codes lie along K, a group of 32 with one scale: threads take runs of it, side by side along N, so that they
-            // write rows of shared memory together.
-            let runs = Blocking { contiguous: 32, along: 0, ..Blocking::row_major(2, 1, self.warp_bits) };
-            return Some(TileLayout::blocked(&t.shape, &runs));
+            return Some(TileLayout::blocked(&t.shape, &Blocking::runs_of_k(self.warp_bits)));
         }
         let contiguous = match (w.contiguous, w.reduced) {
             // Sums begin with groups of four neighbours: see the lowering of reductions.

@@ -14,10 +14,13 @@ mod classes;
 pub mod occupancy;
 pub mod pressure;
 mod remat;
+mod streams;
 mod verify;
+mod warps;
 
 pub use assign::assign;
 pub use pressure::Pressure;
+pub use streams::streams;
 pub use verify::Layouts;
 
 use crate::{
@@ -28,14 +31,14 @@ use crate::{
     types::TileType,
 };
 
-/// Warps of a program when nobody says otherwise.
+/// Warps of a program before [`assign`] has chosen how many.
 pub const DEFAULT_WARPS: usize = 4;
 
 /// Most warps of a program.
 pub const MAX_WARPS: usize = 32;
 
 impl Kernel {
-    /// Warps that run a program on a GPU.
+    /// Warps that run a program on a GPU: what was set, by the author or by [`assign`].
     pub fn warps(&self) -> usize {
         self.attrs.int(Key::Warps).map_or(DEFAULT_WARPS, |n| n as usize)
     }

@@ -21,6 +21,12 @@ impl Blocking {
         Blocking { contiguous, along: rank.saturating_sub(1), order: (0..rank).rev().collect(), warp_bits }
     }
 
+    /// For weights (K, n) in groups of 32 along K with a scale each: threads take runs of a group, side by side along the
+    /// second axis, so that they write rows of shared memory together.
+    pub fn runs_of_k(warp_bits: u32) -> Blocking {
+        Blocking { contiguous: 32, along: 0, ..Blocking::row_major(2, 1, warp_bits) }
+    }
+
     /// The layout of a piece with these extents (powers of two): registers take `contiguous` elements, then lanes, warps and
     /// again registers take what is left, axis by axis. Threads too many hold copies.
     pub fn layout(&self, extents: &[usize]) -> Linear {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use tegula_ir::{
     Attr, Elem, Kernel, Key, Op, QTileType, Quant, TileType, Type, Value,
     facts::Facts,
-    gpu::Layouts,
+    gpu::{Layouts, streams},
     linear::{Axes, Linear, Segment, TileLayout, pieces, tile::extents},
     protocol::{Site, SiteKind},
 };
@@ -37,6 +37,8 @@ pub struct ViewVal<'c> {
     /// i64, in elements. The innermost is the constant 1 where the launch guarantees it.
     pub strides: Vec<V<'c>>,
     pub unit: bool,
+    /// Offsets of its elements in bytes are below 2^31.
+    pub small: bool,
     pub mutable: bool,
     /// Name of the parameter.
     pub name: String,
@@ -117,6 +119,8 @@ pub struct Cx<'a, 'c> {
     /// The op that used most, for errors.
     pub(super) shared_by: Option<Op>,
     pub(super) by_thread: HashMap<Vec<u64>, V<'c>>,
+    /// Values that the product that uses them fetches itself.
+    pub(super) streams: HashMap<Value, &'a Op>,
     homes: Vec<Option<Home<'c>>>,
     used: std::collections::HashSet<Value>,
 }
@@ -144,6 +148,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             shared_top: 0,
             shared_by: None,
             by_thread: HashMap::new(),
+            streams: streams(k),
             homes: vec![None; k.types.len()],
             used: uses(&k.body),
         }

@@ -1,7 +1,8 @@
 //! `dot` by fused multiply-adds: one chain per output in ascending k, as the language says of f32.
 //!
-//! Both operands go to shared memory; a thread multiplies the rows and columns of its block of the result. Rows of the
-//! second operand are read by neighbours at once; the first operand is read four k at a time where that is aligned.
+//! Both operands go to shared memory, chunk by chunk (`feed`); a thread multiplies the rows and columns of its block of the
+//! result. Rows of the second operand are read by neighbours at once; the first operand is read four k at a time where
+//! that is aligned.
 
 use super::{
     super::{
@@ -12,9 +13,18 @@ use super::{
     Error,
     cx::Cx,
     stage::Staged,
+    view::split,
 };
 use std::collections::BTreeMap;
 use tegula_ir::{Elem, Op};
+
+/// Length of a chunk of K below which none is made shorter.
+const SHORTEST: usize = 32;
+
+/// Elements from a row of a staged operand to the next.
+fn row(s: &Staged<'_>) -> usize {
+    s.strides[s.strides.len() - 2]
+}
 
 /// A factor as what is multiplied: f32, f64 or i32.
 pub fn factor<'c>(b: &Build<'c>, x: V<'c>, e: Elem) -> V<'c> {
@@ -28,21 +38,25 @@ pub fn factor<'c>(b: &Build<'c>, x: V<'c>, e: Elem) -> V<'c> {
 impl<'a, 'c> Cx<'a, 'c> {
     /// `dot`.
     pub fn dot(&mut self, op: &'a Op) -> Result<(), Error> {
-        let (lhs, rhs, result) = (op.operands[0], op.operands[1], op.results[0]);
-        let (k, n) = (self.tile(lhs).shape[1], self.tile(rhs).shape[1]);
-        // Rows of the first operand a vector longer, so that threads in one column read different banks.
-        // Rows of odd lengths do so by themselves.
-        let skew = if k.is_multiple_of(4) { (16 / self.elem(lhs).bytes()).max(1) } else { 0 };
-        let staged = self.staged_with(op, &[lhs, rhs], &[k + skew, n], 0);
-        let acc = self.convert_to(op, op.operands[2], result);
-        let mut regs = vec![];
-        for (p, piece) in self.pieces(result).iter().enumerate() {
-            let at: Vec<[(V, i64); 2]> = (0..piece.layout.regs())
-                .map(|r| [self.coordinate(piece, 0, r), self.coordinate(piece, 1, r)])
-                .collect();
-            regs.push(self.products(&staged[0], &staged[1], &at, &acc[p], k));
+        self.remark_on_precision(op);
+        let result = op.results[0];
+        let k = self.tile(op.operands[0]).shape[1];
+        // Rows of the first operand a vector longer, so that threads in one column read different banks. Rows of odd
+        // lengths do so by themselves.
+        let lhs = self.operand(op.operands[0], 1, 1).skewed(if k.is_multiple_of(4) { 16 } else { 0 });
+        let operands = [lhs, self.operand(op.operands[1], 0, 1)];
+        let init = self.convert_to(op, op.operands[2], result);
+        let mut places = vec![];
+        for piece in &self.pieces(result) {
+            let at = |cx: &mut Self, r: usize| [cx.coordinate(piece, 0, r), cx.coordinate(piece, 1, r)];
+            places.push((0..piece.layout.regs()).map(|r| at(self, r)).collect::<Vec<_>>());
         }
-        self.set_regs(result, regs)
+        let counts: Vec<usize> = places.iter().map(Vec::len).collect();
+        let out = self.by_chunks(op, &operands, (k, SHORTEST), &init.concat(), &mut |cx, staged, chunk, acc| {
+            let pieces = places.iter().zip(split(acc, &counts));
+            pieces.flat_map(|(at, acc)| cx.products(&staged[0], &staged[1], at, &acc, chunk.len)).collect()
+        });
+        self.set_regs(result, split(&out, &counts))
     }
 
     /// The chains of the outputs at these places.
@@ -74,13 +88,13 @@ impl<'a, 'c> Cx<'a, 'c> {
         let row_at: Vec<V> = rows
             .iter()
             .map(|(v, c)| {
-                let p = b.gep(x.base, mx, b.mul_c(*v, x.strides[0] as i64));
-                b.gep(p, mx, b.c64(c * x.strides[0] as i64))
+                let p = b.gep(x.base, mx, b.mul_c(*v, row(x) as i64));
+                b.gep(p, mx, b.c64(c * row(x) as i64))
             })
             .collect();
         let column_at: Vec<V> = columns.iter().map(|(v, c)| b.gep(b.gep(y.base, my, *v), my, b.c64(*c))).collect();
         // Columns side by side are read at once.
-        let groups = runs(&columns, (16 / y.elem.bytes()).max(1), y.strides[0]);
+        let groups = runs(&columns, (16 / y.elem.bytes()).max(1), row(y));
         let step = if k.is_multiple_of(4) && 4 * x.elem.bytes() <= 16 { 4 } else { 1 };
         b.for_(b.c64(0), b.c64(k as i64), b.c64(step as i64), acc, |i, acc| {
             let i32s = b.trunci(i, b.i32());
@@ -97,7 +111,7 @@ impl<'a, 'c> Cx<'a, 'c> {
                 })
                 .collect();
             for j in 0..step {
-                let shift = b.mul_c(b.add_c(i32s, j as i64), y.strides[0] as i64);
+                let shift = b.mul_c(b.add_c(i32s, j as i64), row(y) as i64);
                 let mut right: BTreeMap<usize, V> = BTreeMap::new();
                 for (first, width) in &groups {
                     let p = b.gep(column_at[*first], my, shift);

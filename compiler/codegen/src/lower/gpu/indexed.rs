@@ -26,6 +26,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         let mask = op.attrs.has(Key::Masked).then(|| self.regs(op.operands[1 + rank + extra]));
         let pieces = self.pieces(first);
         let proven: Vec<bool> = (0..rank).map(|d| self.facts.in_bounds_along(op, d)).collect();
+        // Offsets of elements inside fit in 32 bits where the launch says so; others are not used.
+        let ty = if view.small { b.i32() } else { b.i64() };
         let mut out = vec![];
         for (p, piece) in pieces.iter().enumerate() {
             let mut own = vec![];
@@ -47,9 +49,10 @@ impl<'a, 'c> Cx<'a, 'c> {
                         }
                         ok = Some(ok.map_or(inside, |o| b.and(o, inside)));
                     }
-                    let part = b.mul(index, view.strides[d]);
+                    let part = b.mul(b.trunci(index, ty), b.trunci(view.strides[d], ty));
                     offset = Some(offset.map_or(part, |o| b.add(o, part)));
                 }
+                let offset = offset.map(|o| if view.small { b.sext(o, b.i64()) } else { o });
                 own.push((offset.unwrap_or_else(|| b.c64(0)), ok.unwrap_or_else(|| b.cbool(true))));
             }
             out.push(own);

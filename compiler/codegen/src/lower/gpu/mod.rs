@@ -14,7 +14,7 @@
 //! | `shape`, `convert`, `stage` | moving elements: by registers, by a plan, row-major through shared memory |
 //! | `view`, `indexed`, `atomic` | memory |
 //! | `reduce`, `scan`, `sort`, `pick` | along an axis; by index within a tile |
-//! | `dot`, `packed`, `grouped` | products and quantised weights |
+//! | `feed`, `dot`, `packed`, `grouped` | operands of products by chunks; products and quantised weights |
 //! | `control`, `report` | loops and branches; assertions and prints |
 //!
 //! **To add an op** write a method `fn NAME(&mut self, op: &'a Op) -> Result<(), Error>` of [`Cx`] in a file of its idea,
@@ -32,6 +32,7 @@ mod convert;
 pub mod cx;
 mod dot;
 mod elementwise;
+mod feed;
 mod fmod;
 mod grouped;
 mod indexed;
@@ -63,7 +64,7 @@ use melior::ir::{
 };
 use tegula_ir::{
     Kernel, Op, OpKind, Type, abi,
-    gpu::{Layouts, Pressure, pressure::THREAD_REGISTERS},
+    gpu::{Layouts, Pressure, pressure::registers_on},
     protocol::Meta,
 };
 
@@ -96,6 +97,8 @@ pub fn lower<'c>(
     let kernel_attributes = [
         ("nvvm.kernel", Attribute::unit(context)),
         ("nvvm.reqntid", b.i32_array(&[threads, 1, 1])),
+        // Without it ptxas spills to use few registers, though one program has all that its threads can use.
+        ("nvvm.minctasm", b.int_attr(32, 1)),
         ("arg_attrs", attributes),
     ];
     b.kernel(abi::gpu::ENTRY, &types, &kernel_attributes, |args| {
@@ -114,23 +117,25 @@ pub fn lower<'c>(
     result.map(|()| Lowered { module: b.finish(), meta })
 }
 
-/// Registers of a thread beyond which a kernel is refused: each value would be in memory most of the time, and there would
-/// be hundreds of thousands of instructions.
-const MOST_REGISTERS: usize = 8 * THREAD_REGISTERS;
+/// How many times the registers that a thread has a kernel may need before it is refused: each value would be in memory
+/// most of the time, and there would be hundreds of thousands of instructions.
+const MOST_SPILT: usize = 8;
 
 /// A remark if the tiles of a thread are more than its registers hold.
 fn registers(kernel: &Kernel, layouts: &Layouts) -> Result<Option<String>, Error> {
-    let p = Pressure::of(kernel, layouts);
+    let (p, warps) = (Pressure::of(kernel, layouts), kernel.warps());
+    let (has, most) = (registers_on(warps), MOST_SPILT * registers_on(warps));
     let what = format!("`{}` needs about {} registers a thread for tiles, {{}}", p.op, p.registers);
-    let advice = format!("more warps than {} or smaller tiles fit", kernel.warps());
-    if p.registers > MOST_REGISTERS {
-        let excess = format!("{} more than the {MOST_REGISTERS} that are put up with", p.registers - MOST_REGISTERS);
-        let message = format!("{}; a thread has {THREAD_REGISTERS}: {advice}", what.replace("{}", &excess));
+    // From eight warps on a thread of more warps has fewer registers: nothing is gained.
+    let advice = if warps < 8 { format!("more warps than {warps} or smaller tiles") } else { "smaller tiles".into() };
+    if p.registers > most {
+        let excess = format!("{} more than the {most} that are put up with", p.registers - most);
+        let message = format!("{}; a thread has {has}: {advice} fit", what.replace("{}", &excess));
         return Err(Error { message, loc: Some(p.loc) });
     }
-    let excess = p.registers.saturating_sub(THREAD_REGISTERS);
+    let excess = p.registers.saturating_sub(has);
     Ok((excess > 0).then(|| {
-        let spill = format!("{excess} more than it has: values spill to memory; {advice} ({})", p.loc);
+        let spill = format!("{excess} more than it has: values spill to memory; {advice} fit ({})", p.loc);
         what.replace("{}", &spill)
     }))
 }
@@ -203,6 +208,7 @@ fn entry<'c>(cx: &mut Cx<'_, 'c>, args: &[V<'c>]) -> Result<(), Error> {
                     extents,
                     strides,
                     unit: t.facts.unit || t.rank == 0,
+                    small: t.facts.small,
                     mutable: t.mutable,
                     name: name.clone(),
                 })
@@ -236,6 +242,9 @@ impl<'a, 'c> Cx<'a, 'c> {
     /// One op.
     pub fn op(&mut self, op: &'a Op) -> Result<(), Error> {
         use OpKind::*;
+        if op.results.first().is_some_and(|v| self.streams.contains_key(v)) {
+            return Ok(());
+        }
         match op.kind {
             Const => self.constant(op),
             Iota => self.iota(op),

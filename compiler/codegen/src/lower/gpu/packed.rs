@@ -279,27 +279,33 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// `dequant`.
     pub fn dequant(&mut self, op: &'a Op) -> Result<(), Error> {
-        let b = self.b;
         let Home::QTile { packed, k, n, .. } = self.home(op.operands[0]).clone() else {
             return self.error(op, "the operand is no rectangle of a packed matrix");
         };
         let v = op.results[0];
+        let regs = self.dequantised(&packed, k, n, &self.pieces(v));
+        self.set_regs(v, regs)
+    }
+
+    /// The values of pieces of the rectangle at (k, n), i64.
+    pub fn dequantised(&mut self, packed: &PackedVal<'c>, k: V<'c>, n: V<'c>, pieces: &[Piece]) -> Regs<'c> {
+        let b = self.b;
         let mut regs: Regs = vec![];
-        for piece in self.pieces(v) {
+        for piece in pieces {
             let k_bit = |i: u32| piece.axes.place(0, 1 << i);
             let runs = !packed.quant.is_float() && piece.layout.reg().starts_with(&[k_bit(0), k_bit(1)]);
             if runs && piece.layout.is_permutation() {
-                regs.push(self.by_groups(&packed, k, n, &piece));
+                regs.push(self.by_groups(packed, k, n, piece));
                 continue;
             }
             let mut own = vec![];
             for r in 0..piece.layout.regs() {
-                let [dk, dn] = [0, 1].map(|d| b.zext(self.index(&piece, d, r), b.i64()));
-                own.push(self.packed_value(&packed, b.add(k, dk), b.add(n, dn), None));
+                let [dk, dn] = [0, 1].map(|d| b.zext(self.index(piece, d, r), b.i64()));
+                own.push(self.packed_value(packed, b.add(k, dk), b.add(n, dn), None));
             }
             regs.push(own);
         }
-        self.set_regs(v, regs)
+        regs
     }
 
     /// The values of a piece of the rectangle at (k, n) of which a thread holds runs of four along K: scales once a group,

@@ -103,24 +103,30 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// Writes registers where they belong.
     pub fn write_staged(&mut self, s: &Staged<'c>, pieces: &[Piece], regs: &Regs<'c>) {
-        let b = self.b;
         for (piece, regs) in pieces.iter().zip(regs) {
-            let row = piece.segments.last().map_or(1, |s| s.len);
-            let step = s.strides.iter().rev().nth(1).copied().unwrap_or(16);
-            let mut width = piece.layout.contiguous().min(row).min((16 / s.elem.bytes()).max(1));
-            let start = piece.segments.last().map_or(0, |s| s.start);
-            while step % width != 0 || start % width != 0 {
-                width /= 2;
-            }
-            self.by_owners(&piece.layout, |cx| {
-                for (i, x) in regs.chunks(width).enumerate() {
-                    let p = cx.staged_address(s, piece, i * width);
-                    let x: Vec<V> = x.iter().map(|x| to_memory(b, *x, s.elem)).collect();
-                    let x = if width == 1 { x[0] } else { b.gather_lanes(&x) };
-                    b.store(x, p, width * s.elem.bytes());
-                }
-            });
+            let all: Vec<usize> = (0..regs.len()).collect();
+            self.write_registers(s, piece, regs, &all, usize::MAX);
         }
+    }
+
+    /// Writes these registers of a piece where they belong; neighbours among them, of at most so many, at once.
+    pub fn write_registers(&mut self, s: &Staged<'c>, piece: &Piece, regs: &[V<'c>], which: &[usize], most: usize) {
+        let b = self.b;
+        let row = piece.segments.last().map_or(1, |s| s.len);
+        let step = s.strides.iter().rev().nth(1).copied().unwrap_or(16);
+        let mut width = piece.layout.contiguous().min(row).min((16 / s.elem.bytes()).max(1)).min(most);
+        let start = piece.segments.last().map_or(0, |s| s.start);
+        while step % width != 0 || start % width != 0 {
+            width /= 2;
+        }
+        self.by_owners(&piece.layout, |cx| {
+            for access in which.chunks(width) {
+                let p = cx.staged_address(s, piece, access[0]);
+                let x: Vec<V> = access.iter().map(|r| to_memory(b, regs[*r], s.elem)).collect();
+                let x = if width == 1 { x[0] } else { b.gather_lanes(&x) };
+                b.store(x, p, width * s.elem.bytes());
+            }
+        });
     }
 
     /// Where a register of a piece of the staged tile is.

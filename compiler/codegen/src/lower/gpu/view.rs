@@ -9,18 +9,23 @@ use super::{
         machine::{self, carrier, from_memory, memory_type, to_memory},
     },
     Error, asm,
-    cx::{Cx, Home, Piece, Regs, ViewVal},
+    cx::{Cx, Home, Piece, Regs, ViewVal, pieces_of},
 };
 use melior::ir::ValueLike;
 use std::collections::HashMap;
-use tegula_ir::{Key, Op, Value};
+use tegula_ir::{
+    Key, Op, Value,
+    linear::{TileLayout, blocked::Blocking},
+};
 
 /// An access to a tile's worth of a view.
-struct Access<'c> {
+pub struct Access<'c> {
     view: ViewVal<'c>,
     position: Vec<V<'c>>,
+    /// Axes along which the position is at least 0 for certain.
+    after_start: Vec<bool>,
     shape: Vec<usize>,
-    pieces: Vec<Piece>,
+    pub pieces: Vec<Piece>,
     /// Axes along which elements may be outside.
     open: Vec<usize>,
     /// Elements of one unchecked access.
@@ -49,19 +54,40 @@ impl<'a, 'c> Cx<'a, 'c> {
         Ok(())
     }
 
+    /// The access of an op to all of `tile`, where that is.
     fn access(&mut self, op: &'a Op, tile: Value) -> Access<'c> {
+        let (shape, pieces) = (self.tile(tile).shape.clone(), self.pieces(tile));
+        self.access_to(op, shape, pieces, usize::MAX)
+    }
+
+    /// The access of a load to a part of its tile, of that shape, from index `first` (i64) of an axis on; rows of memory
+    /// side by side in lanes. `row` divides `first` where the axis is the last.
+    pub fn access_part(&mut self, op: &'a Op, axis: usize, first: V<'c>, row: usize, shape: &[usize]) -> Access<'c> {
+        // 0 has no lowest bit: nothing is lost then.
+        let aligned = if row == 0 { usize::MAX } else { 1 << row.trailing_zeros() };
+        let e = self.view(op.operands[0]).elem;
+        let side_by_side = (self.facts.alignment(op) / e.bytes()).clamp(1, (16 / e.bytes()).max(1)).min(aligned);
+        let blocking = Blocking::row_major(shape.len(), side_by_side, self.k.warps().trailing_zeros());
+        let pieces = pieces_of(shape, &TileLayout::blocked(shape, &blocking));
+        let mut access = self.access_to(op, shape.to_vec(), pieces, aligned);
+        access.position[axis] = self.b.add(access.position[axis], first);
+        access
+    }
+
+    fn access_to(&mut self, op: &'a Op, shape: Vec<usize>, pieces: Vec<Piece>, aligned: usize) -> Access<'c> {
         let view = self.view(op.operands[0]);
         let rank = view.extents.len();
         let position = (0..rank).map(|d| self.scalar(op.operands[1 + d])).collect();
+        let after = |d: usize| self.facts.range(op.operands[1 + d]).is_some_and(|r| r.lo >= 0);
+        let after_start = (0..rank).map(after).collect();
         let open = (0..rank).filter(|d| !self.facts.in_bounds_along(op, *d)).collect();
-        let aligned = self.facts.alignment(op) / view.elem.bytes();
-        let pieces = self.pieces(tile);
+        let aligned = (self.facts.alignment(op) / view.elem.bytes()).min(aligned);
         let together = pieces.iter().map(|p| p.layout.contiguous()).min().unwrap_or(1);
         // Registers of one row only: neighbours in the flat index are along the last axis.
         let row = pieces.iter().filter_map(|p| p.extents().last().copied()).min().unwrap_or(1);
         let most = (16 / view.elem.bytes()).max(1);
         let width = if view.unit && rank > 0 { aligned.max(1).min(together).min(row).min(most) } else { 1 };
-        Access { view, position, shape: self.tile(tile).shape.clone(), pieces, open, width }
+        Access { view, position, after_start, shape, pieces, open, width }
     }
 
     /// Whether the whole tile is inside along the open axes: i1; `None` if that is known.
@@ -75,10 +101,17 @@ impl<'a, 'c> Cx<'a, 'c> {
         a.open.iter().map(one).reduce(|x, y| b.and(x, y))
     }
 
-    /// Addresses of the registers of a piece.
+    /// Addresses of the registers of a piece. Offsets of elements inside are below 2^31 where the launch says so: 32 bits
+    /// are enough, whatever becomes of those outside, which are not accessed.
     fn addresses(&mut self, a: &Access<'c>, piece: &Piece) -> Vec<V<'c>> {
         let b = self.b;
         let (rank, memory) = (a.view.extents.len(), memory_type(b, a.view.elem));
+        let ty = if a.view.small { b.i32() } else { b.i64() };
+        let strides: Vec<V> = a.view.strides.iter().map(|s| b.trunci(*s, ty)).collect();
+        let position: Vec<V> = a.position.iter().map(|p| b.trunci(*p, ty)).collect();
+        let wide = |x: V<'c>| if a.view.small { x } else { b.zext(x, ty) };
+        // What all threads have in common goes first: one number for the program.
+        let common = (0..rank).map(|d| b.mul(position[d], strides[d])).reduce(|x, y| b.add(x, y));
         let mut starts: HashMap<Vec<usize>, V<'c>> = HashMap::new();
         let mut rows: HashMap<(usize, Vec<i64>), V<'c>> = HashMap::new();
         (0..piece.layout.regs())
@@ -86,16 +119,15 @@ impl<'a, 'c> Cx<'a, 'c> {
                 let at: Vec<(V, i64)> = (0..rank).map(|d| self.coordinate(piece, d, r)).collect();
                 let key: Vec<usize> = at.iter().map(|c| identity(c.0)).collect();
                 let start = *starts.entry(key).or_insert_with(|| {
-                    let offset =
-                        (0..rank).map(|d| b.mul(b.add(a.position[d], b.zext(at[d].0, b.i64())), a.view.strides[d]));
-                    offset.reduce(|x, y| b.add(x, y)).map_or(a.view.base, |o| b.gep(a.view.base, memory, o))
+                    let own = (0..rank).map(|d| b.mul(wide(at[d].0), strides[d])).reduce(|x, y| b.add(x, y));
+                    common.zip(own).map_or_else(|| b.c(ty, 0), |(x, y)| b.add(x, y))
                 });
                 let mut steps: Vec<i64> = at.iter().map(|c| c.1).collect();
                 let last = if a.view.unit { steps.pop().unwrap_or(0) } else { 0 };
                 let row = *rows.entry((identity(start), steps.clone())).or_insert_with(|| {
-                    let offset = steps.iter().zip(&a.view.strides).filter(|(c, _)| **c != 0);
+                    let offset = steps.iter().zip(&strides).filter(|(c, _)| **c != 0);
                     let offset = offset.map(|(c, s)| b.mul_c(*s, *c)).reduce(|x, y| b.add(x, y));
-                    offset.map_or(start, |o| b.gep(start, memory, o))
+                    b.gep(a.view.base, memory, offset.map_or(start, |o| b.add(start, o)))
                 });
                 if last == 0 { row } else { b.gep(row, memory, b.c64(last)) }
             })
@@ -105,16 +137,32 @@ impl<'a, 'c> Cx<'a, 'c> {
     /// Whether each register of a piece is inside: i1.
     fn predicates(&mut self, a: &Access<'c>, piece: &Piece) -> Vec<V<'c>> {
         let b = self.b;
+        // Along an open axis those of `from` to `from + count` of the tile are inside: i32, the same for all threads.
+        let inside: Vec<(Option<V>, V)> = a
+            .open
+            .iter()
+            .map(|d| {
+                let (n, extent) = (b.c64(a.shape[*d] as i64), a.view.extents[*d]);
+                if a.after_start[*d] {
+                    let count = b.mins(b.sub(extent, b.mins(a.position[*d], extent)), n);
+                    return (None, b.trunci(count, b.i32()));
+                }
+                let position = b.maxs(b.mins(a.position[*d], extent), b.sub(b.c64(0), n));
+                let from = b.maxs(b.sub(b.c64(0), position), b.c64(0));
+                let count = b.sub(b.mins(b.sub(extent, position), n), from);
+                (Some(b.trunci(from, b.i32())), b.trunci(count, b.i32()))
+            })
+            .collect();
         let mut known: HashMap<(usize, usize, i64), V<'c>> = HashMap::new();
         (0..piece.layout.regs())
             .map(|r| {
                 let mut all = None;
-                for d in &a.open {
+                for (d, (from, count)) in a.open.iter().zip(&inside) {
                     let (v, c) = self.coordinate(piece, *d, r);
                     let ok = *known.entry((*d, identity(v), c)).or_insert_with(|| {
-                        let i = b.add_c(b.add(a.position[*d], b.zext(v, b.i64())), c);
-                        // A negative index is a huge unsigned one.
-                        b.cmp(Cmp::Ult, i, a.view.extents[*d])
+                        let i = b.add_c(v, c);
+                        // An index before the first is a huge unsigned one.
+                        b.cmp(Cmp::Ult, from.map_or(i, |f| b.sub(i, f)), *count)
                     });
                     all = Some(all.map_or(ok, |x| b.and(x, ok)));
                 }
@@ -125,27 +173,27 @@ impl<'a, 'c> Cx<'a, 'c> {
 
     /// `load`.
     pub fn load(&mut self, op: &'a Op) -> Result<(), Error> {
-        let (b, v) = (self.b, op.results[0]);
+        let v = op.results[0];
         let a = self.access(op, v);
         let layout = self.layout(v);
         self.before_read(&a.view, Some((&a.position, &layout)));
+        let regs = self.load_access(&a, Self::pad_bits(op));
+        self.set_regs(v, regs)
+    }
+
+    /// What is there, `pad` where that is outside.
+    pub fn load_access(&mut self, a: &Access<'c>, pad: u64) -> Regs<'c> {
+        let b = self.b;
         let counts: Vec<usize> = a.pieces.iter().map(|p| p.layout.regs()).collect();
-        let flat = match self.inside(&a) {
-            None => self.load_whole(&a),
+        let flat = match self.inside(a) {
+            None => self.load_whole(a),
             Some(inside) => {
                 let types = vec![carrier(b, a.view.elem); counts.iter().sum()];
                 let cell = std::cell::RefCell::new(self);
-                let r = b.if_(
-                    inside,
-                    &types,
-                    || cell.borrow_mut().load_whole(&a),
-                    || cell.borrow_mut().load_each(&a, Self::pad_bits(op)),
-                );
-                let cx = cell.into_inner();
-                return cx.set_regs(v, split(&r, &counts));
+                b.if_(inside, &types, || cell.borrow_mut().load_whole(a), || cell.borrow_mut().load_each(a, pad))
             }
         };
-        self.set_regs(v, split(&flat, &counts))
+        split(&flat, &counts)
     }
 
     fn load_whole(&mut self, a: &Access<'c>) -> Vec<V<'c>> {
