@@ -6,7 +6,7 @@
 //! is wrong with an entry, it counts as missing and is replaced. A folder that cannot be written costs a warning.
 
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -61,15 +61,10 @@ impl DiskCache {
     /// The user's cache: the folder `TEGULA_CACHE` (`off` for none), or `tegula/kernels` in the cache folder of the
     /// platform (`XDG_CACHE_HOME` or `~/.cache`). At most `TEGULA_CACHE_MB` megabytes, 1024 by default.
     pub fn of_user() -> DiskCache {
-        let var = |name| std::env::var_os(name).filter(|v| !v.is_empty());
-        let dir = match var("TEGULA_CACHE") {
-            Some(v) if v == "off" => return DiskCache::none(),
-            Some(v) => Some(v.into()),
-            None => var("XDG_CACHE_HOME")
-                .map(PathBuf::from)
-                .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache")))
-                .map(|cache| cache.join("tegula").join("kernels")),
-        };
+        if var("TEGULA_CACHE").is_some_and(|v| v == "off") {
+            return DiskCache::none();
+        }
+        let dir = DiskCache::user_dir();
         if dir.is_none() {
             tracing::warn!("there is no folder for compiled kernels: set TEGULA_CACHE to one, or to `off`");
         }
@@ -85,6 +80,18 @@ impl DiskCache {
             })
         });
         DiskCache { dir, limit, warned: AtomicBool::new(false) }
+    }
+
+    /// The folder of the user's cache, if there is one.
+    pub(crate) fn user_dir() -> Option<PathBuf> {
+        match var("TEGULA_CACHE") {
+            Some(v) if v == "off" => None,
+            Some(v) => Some(v.into()),
+            None => var("XDG_CACHE_HOME")
+                .map(PathBuf::from)
+                .or_else(|| var("HOME").map(|home| Path::new(&home).join(".cache")))
+                .map(|cache| cache.join("tegula").join("kernels")),
+        }
     }
 
     /// The cache in a folder, which is made when it is first written to. Entries together take at most about `limit`
@@ -209,6 +216,11 @@ impl DiskCache {
 fn is_ours(name: &str) -> bool {
     let key = |stem: &str| stem.len() == 32 && stem.bytes().all(|b| b.is_ascii_hexdigit());
     name.strip_suffix(".so").is_some_and(key) || name.starts_with("compiler-") && name.ends_with(".note")
+}
+
+/// A variable of the environment that says something.
+fn var(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|v| !v.is_empty())
 }
 
 /// The bytes that a value of `TEGULA_CACHE_MB` allows.

@@ -1,7 +1,7 @@
 //! What can go wrong when a kernel is compiled.
 
 use std::path::PathBuf;
-use tegula_ir::{Loc, protocol::Request};
+use tegula_ir::Loc;
 
 /// Why there is no compiled kernel.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,13 +62,3 @@ pub enum CompileError {
 }
 
 crate::readable_debug!(CompileError);
-
-/// Writes the IR of a kernel that broke the compiler to a file that stays.
-pub(super) fn save_ir(name: &str, request: &Request) -> Option<PathBuf> {
-    let tame: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(80).collect();
-    let text =
-        format!("// target {}{}\n{}", request.target, if request.checked { ", checked" } else { "" }, request.kernel);
-    let mut file = tempfile::Builder::new().prefix(&format!("tegula-{tame}-")).suffix(".tile").tempfile().ok()?;
-    std::io::Write::write_all(&mut file, text.as_bytes()).ok()?;
-    file.keep().ok().map(|(_, path)| path)
-}

@@ -8,6 +8,7 @@
 
 pub mod error;
 pub mod find;
+mod saved;
 pub mod worker;
 mod workers;
 
@@ -131,7 +132,7 @@ impl Compiler {
             target: request.target.as_str().into(),
             what: failure.what,
             said: failure.said,
-            saved: error::save_ir(name, request),
+            saved: saved::save(name, request),
         }
     }
 }
