@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::time::Duration;
 
-use super::kernel_text;
 use super::table::{self, Align};
+use super::{kernel_stats, kernel_text};
 use crate::Error;
+use clap::ValueEnum;
 use tegula::compile::{Compiler, Program};
 use tegula::device::Level;
 use tegula::ir::{
@@ -18,11 +19,12 @@ use tegula_kernels::registry::{self, KERNELS};
 /// Longest time that a kernel may take.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Show what a kernel is compiled to: tile IR, MLIR, LLVM IR, assembly
+/// Show what a kernel is compiled to: tile IR, MLIR, LLVM IR, assembly, what it needs
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tegula compile softmax --emit asm\n  \
                         tegula compile matmul --emit mlir --dims 64,128,256 --target cpu:x86-64-v3\n  \
                         tegula compile softmax --emit layouts --target sm_90a\n  \
+                        tegula compile attention --emit stats --target sm_90a\n  \
                         tegula compile linear --emit llvm --set quant=Q4_0 --set BM=1\n  \
                         tegula compile ./kernel.tile --emit asm")]
 pub(super) struct Args {
@@ -66,7 +68,11 @@ enum Form {
     Asm,
     /// The same, for GPUs
     Ptx,
-    /// What the compiled kernel needs: warps, memory, remarks
+    /// GPU machine code as text, with lines of the source (needs NVIDIA's tools: ./x setup --nvidia)
+    Sass,
+    /// GPU machine code as a file that the driver loads (needs them too)
+    Cubin,
+    /// What the compiled kernel needs: warps, memory, remarks; with NVIDIA's tools also registers and occupancy
     Stats,
 }
 
@@ -85,39 +91,48 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
         Form::Mlir => Emit::Mlir,
         Form::Llvm => Emit::Llvm,
         Form::Asm | Form::Ptx => Emit::Asm,
+        Form::Sass => Emit::Sass,
+        Form::Cubin => Emit::Cubin,
         Form::Stats => Emit::Artifact,
     };
     let target = match args.target {
         Some(target) => target,
         None => format!("cpu:{}", Level::choose().map_err(Error::Usage)?.name()),
     };
-    if args.emit == Form::Ptx && !target.starts_with("sm_") {
-        return Err(Error::Usage(format!("--emit ptx is for GPUs, as in --target sm_90a; found `{target}`")));
+    let gpu = target.starts_with("sm_");
+    let name = args.emit.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    if matches!(args.emit, Form::Ptx | Form::Sass | Form::Cubin) && !gpu {
+        return Err(Error::Usage(format!("--emit {name} is for GPUs, as in --target sm_90a; found `{target}`")));
     }
-    let request = Request { kernel: kernel.text(), target, emit, checked: args.checked };
-    let output = Compiler::new(Program::new(), 1, TIMEOUT).compile(&kernel.name, &request)?;
+    let compiler = Compiler::new(Program::new(), 1, TIMEOUT);
+    let compile = |emit| {
+        compiler.compile(
+            &kernel.name,
+            &Request { kernel: kernel.text(), target: target.clone(), emit, checked: args.checked },
+        )
+    };
+    if args.emit == Form::Stats && gpu {
+        let (output, unassembled) = match compile(Emit::Cubin) {
+            Ok(output) => (output, None),
+            Err(e) => match kernel_stats::missing_tool(&e) {
+                Some(why) => (compile(Emit::Artifact)?, Some(why.to_owned())),
+                None => return Err(e.into()),
+            },
+        };
+        return kernel_stats::gpu(&target, &output, unassembled.as_deref(), out).map_err(Error::output);
+    }
+    let output = compile(emit).map_err(|e| match kernel_stats::missing_tool(&e) {
+        Some(why) => Error::Usage(format!("--emit {name}: {why}")),
+        None => e.into(),
+    })?;
     if args.emit == Form::Stats {
-        return stats(&request.target, &output, out).map_err(Error::output);
+        return kernel_stats::cpu(&target, &output, out).map_err(Error::output);
     }
     for remark in &output.meta.remarks {
         // Beside the output, not in it.
         let _ = writeln!(std::io::stderr(), "remark: {remark}");
     }
     out.write_all(&output.bytes).map_err(Error::output)
-}
-
-/// What the compiled kernel needs.
-fn stats(target: &str, output: &tegula::compile::Output, out: &mut dyn Write) -> std::io::Result<()> {
-    let meta = &output.meta;
-    writeln!(out, "target         {target}\ncode           {} bytes", output.bytes.len())?;
-    if meta.warps > 0 {
-        let (warps, shared) = (meta.warps, meta.shared_bytes);
-        writeln!(out, "warps          {warps} ({} threads)\nshared memory  {shared} bytes", warps * 32)?;
-    } else {
-        writeln!(out, "scratch        {} bytes a thread", meta.scratch_bytes)?;
-    }
-    writeln!(out, "reports        {}", meta.sites.len())?;
-    meta.remarks.iter().try_for_each(|remark| writeln!(out, "remark         {remark}"))
 }
 
 /// The kernel of that name, or in that file.

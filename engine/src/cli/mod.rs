@@ -2,9 +2,11 @@
 
 mod answer;
 mod bench;
+mod bundle;
 mod compile;
 mod eval;
 mod inspect;
+mod kernel_stats;
 mod kernel_text;
 mod log;
 mod model;
@@ -53,6 +55,7 @@ enum Command {
     Inspect(inspect::Args),
     Tokenize(tokenize::Args),
     Compile(compile::Args),
+    Bundle(bundle::Args),
     Opt(opt::Args),
 }
 
@@ -66,6 +69,7 @@ impl Command {
             Command::Inspect(args) => inspect::run(args, out),
             Command::Tokenize(args) => tokenize::run(args, out),
             Command::Compile(args) => compile::run(args, out),
+            Command::Bundle(args) => bundle::run(args, out),
             Command::Opt(args) => opt::run(args, out),
         }
     }
