@@ -13,6 +13,7 @@ pub mod model;
 pub mod progress;
 pub mod pull;
 pub mod sampling;
+pub mod schedule;
 pub mod session;
 pub mod tokenizer;
 

@@ -1,0 +1,7 @@
+//! The scheduler against a model whose answers are known without it.
+
+mod cases;
+mod device;
+mod driver;
+mod properties;
+mod simulation;
