@@ -2,7 +2,7 @@
 //!
 //! This crate re-exports the language (`tegula_lang`) and adds what runs it:
 //!
-//! - [`device`]: the CPU, emulated GPUs, the oracle; streams; launching;
+//! - [`device`]: the CPU, NVIDIA GPUs, emulated ones, the oracle; streams; launching;
 //! - [`tensor`]: the arrays that kernels work on; [`memory`] under them;
 //! - [`pool`]: the threads of the CPU;
 //! - [`compile`], [`cache`]: the compiler's processes, and its results on disk;
@@ -32,7 +32,7 @@ pub mod memory;
 pub mod pool;
 pub mod tensor;
 
-pub use device::{Device, DeviceError, Stream};
+pub use device::{Device, DeviceError, Event, Graph, Stream};
 pub use tegula_ir as ir;
 pub use tegula_lang::*;
 pub use tegula_ptx as ptx;

@@ -65,6 +65,14 @@ pub enum DeviceError {
     /// The emulated GPU found a fault: kernel, block and thread, line of PTX, line of Rust.
     #[error("{0}")]
     Fault(Box<tegula_ptx::Fault>),
+    /// An NVIDIA GPU, or its driver, failed.
+    #[error("{place}: {error}")]
+    Cuda {
+        /// The device: `cuda:0`.
+        place: String,
+        /// What went wrong.
+        error: super::cuda::CudaError,
+    },
     /// The oracle found a fault.
     #[error(transparent)]
     Oracle(#[from] Box<OracleError>),

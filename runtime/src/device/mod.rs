@@ -12,17 +12,24 @@ mod error;
 mod modules;
 mod named;
 mod oracle;
+mod place;
 mod report;
+mod stream;
 mod variants;
 
 pub use cpu::{Cpu, CpuOptions, Level};
+pub use cuda::{Cuda, CudaOptions};
 pub use emulated::{Arch, Completion, Emulated, EmulatedOptions, Launched, OnLaunch};
 pub use error::{DeviceError, Failure};
 pub use named::Settings;
 pub use oracle::{Oracle, OracleOptions};
 pub use report::Printer;
+pub use stream::{Event, Graph, Stream};
 
-use crate::tensor::{PackedTensor, Tensor, TensorError};
+use crate::{
+    memory::Buffer,
+    tensor::{PackedTensor, Tensor, TensorError},
+};
 use rustc_hash::FxBuildHasher;
 use std::{
     collections::HashMap,
@@ -57,16 +64,52 @@ pub trait Target: Send + Sync {
     fn load_parallelism(&self) -> usize {
         1
     }
+
+    /// Whether its kernels work in memory of its own, from [`Target::allocate`]. Otherwise they are given the host's alone.
+    fn has_own_memory(&self) -> bool {
+        false
+    }
+
+    /// Memory for a tensor, where its kernels reach it: zeros, or unspecified contents.
+    fn allocate(&self, bytes: usize, _zeroed: bool) -> Result<Buffer, TensorError> {
+        Ok(Buffer::try_zeroed(bytes)?)
+    }
+
+    /// A new queue of work, if launches are to return before they have ended.
+    fn queue(&self) -> Result<Option<Arc<cuda::Queue>>, DeviceError> {
+        Ok(None)
+    }
+
+    /// Waits for the work that was launched on the device itself, without a stream.
+    fn synchronize(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
 }
 
 /// A kernel that is ready to run.
 pub trait Program: Send + Sync {
-    /// Runs all programs of a grid and returns when they are done.
+    /// Runs all programs of a grid and returns when they are done, or when the target sees to it that all that uses the
+    /// same memory comes after them.
     ///
     /// # Safety
     /// The arguments fit the kernel's parameters, facts included; each grid axis is 1 to `i32::MAX`; what mutable views
     /// reach is written by nobody else meanwhile.
     unsafe fn run(&self, args: &[ArgData<'_>], grid: [u32; 3]) -> Result<(), DeviceError>;
+
+    /// The same in a queue of the target's, if it has one: may return before they are done.
+    ///
+    /// # Safety
+    /// As for [`Program::run`]. What arguments borrow from tensors may be needed longer: their owners are the target's to
+    /// keep.
+    unsafe fn run_on(
+        &self,
+        _queue: Option<&Arc<cuda::Queue>>,
+        args: &[ArgData<'_>],
+        grid: [u32; 3],
+    ) -> Result<(), DeviceError> {
+        // SAFETY: this function's contract.
+        unsafe { self.run(args, grid) }
+    }
 }
 
 /// A device. Clones are the same device.
@@ -77,6 +120,7 @@ pub struct Device {
 
 struct Inner {
     target: Box<dyn Target>,
+    own_memory: bool,
     programs: RwLock<HashMap<(LaunchKey, bool), Arc<dyn Program>, FxBuildHasher>>,
     variants: Mutex<Variants>,
 }
@@ -119,10 +163,26 @@ impl Device {
         Device::new(Oracle::new(options))
     }
 
+    /// An NVIDIA GPU, by its number as CUDA counts them, with the user's kernel cache. The driver's library is loaded now.
+    ///
+    /// # Errors
+    /// There is no driver, no such GPU, or it is too old: the error says what to do.
+    pub fn cuda(ordinal: u32) -> Result<Device, DeviceError> {
+        Device::cuda_with(ordinal, CudaOptions::default())
+    }
+
+    /// An NVIDIA GPU.
+    ///
+    /// # Errors
+    /// As for [`Device::cuda`].
+    pub fn cuda_with(ordinal: u32, options: CudaOptions) -> Result<Device, DeviceError> {
+        Ok(Device::new(Cuda::new(ordinal, options)?))
+    }
+
     /// A device of one's own.
     pub fn new(target: impl Target + 'static) -> Device {
-        let (programs, variants) = (RwLock::default(), Mutex::default());
-        Device { inner: Arc::new(Inner { target: Box::new(target), programs, variants }) }
+        let (programs, variants, own_memory) = (RwLock::default(), Mutex::default(), target.has_own_memory());
+        Device { inner: Arc::new(Inner { target: Box::new(target), own_memory, programs, variants }) }
     }
 
     /// For messages: `cpu:x86-64-v3`, `oracle`, `emulated:sm_80`.
@@ -142,27 +202,61 @@ impl Device {
 
     /// A stream of work: launches on it run one after the other.
     pub fn stream(&self) -> Stream {
-        Stream { device: self.clone() }
+        Stream::new(self)
+    }
+
+    /// Waits for the work that was launched on the device itself, as `.run(&device)` does. Work of a stream: see
+    /// [`Stream::synchronize`].
+    pub fn synchronize(&self) -> Result<(), DeviceError> {
+        self.inner.target.synchronize()
     }
 
     /// Zeros, where this device's kernels can reach them.
     pub fn zeros<T: Elem>(&self, shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
-        Tensor::zeros(shape)
+        Tensor::over(shape, |bytes| self.inner.target.allocate(bytes, true))
     }
 
     /// An output for this device's kernels: see [`Tensor::empty`].
     pub fn empty<T: Elem>(&self, shape: impl AsRef<[usize]>) -> Result<Tensor<T>, TensorError> {
-        Tensor::empty(shape)
+        // Any other bytes are no `bool`.
+        let zeroed = T::ELEM == tegula_ir::Elem::Bool;
+        Tensor::over(shape, |bytes| {
+            let buffer = self.inner.target.allocate(bytes, zeroed)?;
+            buffer.set_written(false);
+            Ok(buffer)
+        })
     }
 
     /// Values, where this device's kernels can reach them.
     pub fn tensor<T: Elem>(&self, shape: impl AsRef<[usize]>, values: &[T]) -> Result<Tensor<T>, TensorError> {
-        Tensor::from_slice(shape, values)
+        if !self.inner.own_memory {
+            return Tensor::from_slice(shape, values);
+        }
+        let mut tensor = self.empty(shape)?;
+        tensor.write(values)?;
+        Ok(tensor)
     }
 
     /// An empty packed matrix in this device's layout, for a packing kernel to fill.
     pub fn packed(&self, quant: Quant, k: usize, n: usize) -> Result<PackedTensor, TensorError> {
-        PackedTensor::zeros(quant, self.layout(), k, n)
+        PackedTensor::over((quant, self.layout()), (k, n), |bytes| self.inner.target.allocate(bytes, true))
+    }
+
+    /// A packed matrix of which the bytes, in `layout`, are `bytes`, where this device's kernels can reach it.
+    pub fn packed_from(
+        &self,
+        bytes: &[u8],
+        quant: Quant,
+        layout: Layout,
+        k: usize,
+        n: usize,
+    ) -> Result<PackedTensor, TensorError> {
+        if !self.inner.own_memory {
+            return PackedTensor::from_bytes(bytes, quant, layout, k, n);
+        }
+        let mut packed = PackedTensor::over((quant, layout), (k, n), |bytes| self.inner.target.allocate(bytes, false))?;
+        packed.write(bytes)?;
+        Ok(packed)
     }
 
     /// Compiles kernels, several at a time, so that launching them later costs nothing more; gives the first error, after
@@ -196,7 +290,7 @@ impl Device {
         kernel.verify().map_err(|e| DeviceError::Invalid(e.to_string()))?;
         let types = kernel.body.args.iter().map(|v| kernel.ty(*v).clone()).collect();
         let program = self.inner.target.load(kernel, checked)?;
-        Ok(Loaded { name: kernel.name.clone(), params: kernel.params.clone(), types, program })
+        Ok(Loaded { name: kernel.name.clone(), params: kernel.params.clone(), types, program, device: self.clone() })
     }
 
     fn build(&self, launch: &LaunchDesc<'_>) -> Result<Arc<dyn Program>, LaunchError> {
@@ -217,6 +311,17 @@ impl Device {
 
 impl Executor for Device {
     fn launch(&self, launch: &LaunchDesc<'_>) -> Result<(), LaunchError> {
+        self.launch_on(None, launch)
+    }
+}
+
+impl Device {
+    /// A launch in a queue of this device's target.
+    fn launch_on(&self, queue: Option<&Arc<cuda::Queue>>, launch: &LaunchDesc<'_>) -> Result<(), LaunchError> {
+        if let Some((i, expected, found)) = place::not_on_the_host(self, launch.args) {
+            let (kernel, argument) = (launch.kernel.name, launch.kernel.params[i].name);
+            return Err(LaunchError::Argument { kernel, argument, expected, found });
+        }
         let key = (launch.key, launch.checked);
         let known = self.inner.programs.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let program = match known {
@@ -225,7 +330,7 @@ impl Executor for Device {
         };
         // SAFETY: the launch has checked arguments and grid; the key stands for the facts of these arguments; Rust's
         // borrows, which the arguments hold, keep others from the memory.
-        let done = unsafe { program.run(launch.args, launch.grid) };
+        let done = unsafe { program.run_on(queue, launch.args, launch.grid) };
         done.map_err(|e| LaunchError::executor(launch.kernel.name, e))
     }
 }
@@ -236,42 +341,23 @@ impl fmt::Debug for Device {
     }
 }
 
-/// A queue of work on a device. On all devices of today each launch has ended when it returns.
-#[derive(Clone, Debug)]
-pub struct Stream {
-    device: Device,
-}
-
-impl Stream {
-    /// Its device.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// Waits until all work that was launched here is done.
-    pub fn synchronize(&self) -> Result<(), DeviceError> {
-        Ok(())
-    }
-}
-
-impl Executor for Stream {
-    fn launch(&self, launch: &LaunchDesc<'_>) -> Result<(), LaunchError> {
-        self.device.launch(launch)
-    }
-}
-
 /// A kernel that was given as IR, ready to run.
 pub struct Loaded {
     name: String,
     params: Vec<String>,
     types: Vec<Type>,
     program: Arc<dyn Program>,
+    device: Device,
 }
 
 impl Loaded {
     /// Runs a grid of it; see [`Device::run`].
     pub fn run(&self, args: &[ArgData<'_>], grid: [u32; 3]) -> Result<(), DeviceError> {
         args::check(&self.name, &self.params, &self.types, args)?;
+        if let Some((i, expected, found)) = place::not_on_the_host(&self.device, args) {
+            let argument = self.params.get(i).cloned().unwrap_or_default();
+            return Err(DeviceError::Argument { kernel: self.name.clone(), argument, expected, found });
+        }
         if let Some(n) = grid.iter().find(|n| **n > i32::MAX as u32) {
             return Err(DeviceError::Grid(format!("expected at most {} programs along an axis, found {n}", i32::MAX)));
         }

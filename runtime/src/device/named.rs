@@ -1,6 +1,6 @@
 //! Devices by name, as command lines give them.
 
-use super::{Arch, CpuOptions, Device, DeviceError, EmulatedOptions, Level};
+use super::{Arch, CpuOptions, CudaOptions, Device, DeviceError, EmulatedOptions, Level};
 use crate::{compile::OnProgress, pool::PoolOptions};
 
 /// What devices of any kind are told.
@@ -14,16 +14,22 @@ pub struct Settings {
 
 impl Device {
     /// The device of a name: `cpu`, `cpu:x86-64-v3` (an instruction set), `oracle`, `emulated:sm_80` (checks everything),
-    /// `emulated:sm_80:fast` (checks bounds only).
+    /// `emulated:sm_80:fast` (checks bounds only), `cuda:0` (an NVIDIA GPU; `cuda` is the first).
     ///
     /// # Errors
-    /// There is none of that name; the error lists those there are.
+    /// There is none of that name; the error lists those there are. A GPU that cannot be opened: why.
     pub fn named(name: &str, settings: Settings) -> Result<Device, DeviceError> {
-        let unknown =
-            || DeviceError::Unsupported(format!("device: expected one of {}, found `{name}`", names().join(", ")));
+        let unknown = || {
+            DeviceError::Unsupported(format!("device: expected one of {}, cuda:N, found `{name}`", names().join(", ")))
+        };
         let Settings { pool, on_progress } = settings;
         match name.split_once(':') {
             None if name == "cpu" => Ok(Device::cpu_with(CpuOptions { pool, on_progress, ..CpuOptions::default() })),
+            None if name == "cuda" => Device::cuda_with(0, CudaOptions { on_progress, ..CudaOptions::default() }),
+            Some(("cuda", ordinal)) => {
+                let ordinal = ordinal.parse().map_err(|_| unknown())?;
+                Device::cuda_with(ordinal, CudaOptions { on_progress, ..CudaOptions::default() })
+            }
             None if name == "oracle" => Ok(Device::oracle()),
             Some(("cpu", level)) => {
                 let level = Some(Level::from_name(level).ok_or_else(unknown)?);
@@ -41,7 +47,7 @@ impl Device {
     }
 }
 
-/// The names of all devices.
+/// The names of all devices that every machine has.
 fn names() -> Vec<String> {
     let levels = Level::ALL.iter().map(|l| format!("cpu:{}", l.name()));
     let emulated = Arch::ALL.iter().flat_map(|a| ["", ":fast"].map(|fast| format!("emulated:{}{fast}", a.name())));
@@ -62,9 +68,19 @@ mod tests {
                 "{found}"
             );
         }
-        for wrong in
-            ["gpu", "", "cpu:", "cpu:sse2", "emulated", "emulated:sm_70", "emulated:sm_80:quick", "emulated:fast"]
-        {
+        for wrong in [
+            "gpu",
+            "",
+            "cpu:",
+            "cpu:sse2",
+            "emulated",
+            "emulated:sm_70",
+            "emulated:sm_80:quick",
+            "emulated:fast",
+            "cuda:",
+            "cuda:x",
+            "cuda:-1",
+        ] {
             let error = Device::named(wrong, Settings::default()).unwrap_err().to_string();
             assert!(error.starts_with("device: expected one of cpu, cpu:x86-64-v3, "), "{error}");
             assert!(error.contains("emulated:sm_80, emulated:sm_80:fast, emulated:sm_90a"), "{error}");

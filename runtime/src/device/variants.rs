@@ -27,6 +27,7 @@ impl Variants {
 fn warning(kernel: &KernelInfo, keys: &[LaunchKey]) -> String {
     let mut causes = vec![(distinct(keys, |k| k.instance), "its generic arguments".to_string())];
     causes.push((distinct(keys, |k| k.options), format!("its options `{}`", kernel.options.unwrap_or_default())));
+    causes.push((distinct(keys, |k| k.warps), "its number of warps".to_string()));
     for (i, dim) in kernel.dims.iter().enumerate() {
         causes.push((distinct(keys, |k| k.dims[i]), format!("dim `{dim}`")));
     }
@@ -70,7 +71,13 @@ mod tests {
     #[test]
     fn the_seventeenth_variant_warns_once_and_names_what_differs() {
         let mut v = Variants::default();
-        let base = LaunchKey { instance: TypeId::of::<u8>(), dims: [0; MAX_DIMS], options: 0, facts: [0; MAX_PARAMS] };
+        let base = LaunchKey {
+            instance: TypeId::of::<u8>(),
+            dims: [0; MAX_DIMS],
+            options: 0,
+            warps: 0,
+            facts: [0; MAX_PARAMS],
+        };
         let mut warnings = vec![];
         for i in 0..30u32 {
             let mut key = base;

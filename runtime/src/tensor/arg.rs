@@ -32,6 +32,7 @@ impl<'a, T: Elem, const R: usize> Arg<'a, View<T, R>> for &'a Tensor<T> {
 impl<'a, T: Elem, const R: usize> Arg<'a, ViewMut<T, R>> for &'a mut Tensor<T> {
     // A tensor in a mapped file says that it cannot be written, and the launch refuses it.
     fn arg(self) -> ArgData<'a> {
+        self.forget_mirrors();
         data(self.start(), self.shape, Some(&self.buffer), self.buffer.writable())
     }
 }

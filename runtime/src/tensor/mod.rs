@@ -4,18 +4,28 @@
 //! - [`TensorView`] and [`TensorViewMut`] are strided parts of one, without a copy;
 //! - [`PackedTensor`] is a weight matrix whose bytes only kernels understand.
 //!
+//! Kernels of the CPU (and of what plays one) work on tensors in the host's memory, those of a GPU on tensors in its own:
+//! [`Device::zeros`](crate::Device::zeros), [`Device::tensor`](crate::Device::tensor) and [`Tensor::to`] make tensors where
+//! a device's kernels reach them. Host code may look into any tensor; for one on a device that is a copy, made after the
+//! work that writes it.
+//!
 //! A tensor has up to four axes. Rust's borrows keep tensors alive, and unchanged, while work uses them: a launch takes
 //! `&Tensor` for a `View` and `&mut Tensor` for a `ViewMut`.
 
 mod arg;
 mod packed;
+mod remote;
 mod strided;
 mod view;
 
 pub use packed::PackedTensor;
 pub use view::{TensorView, TensorViewMut};
 
-use crate::memory::{Buffer, OutOfMemory};
+use crate::{
+    Device,
+    device::DeviceError,
+    memory::{Buffer, OutOfMemory},
+};
 use std::{fmt, io, marker::PhantomData, ops::Range, path::Path, sync::Arc};
 use strided::Strided;
 use tegula_lang::{Elem, launch::MAX_RANK};
@@ -76,6 +86,12 @@ pub enum TensorError {
     /// A mapped file.
     #[error("a tensor in a mapped file cannot be written")]
     ReadOnly,
+    /// A tensor in a device's memory, which the host cannot change in place.
+    #[error("a tensor in the memory of {0} is no slice that can be written: use `write`, or a kernel")]
+    OnDevice(String),
+    /// The device has no memory, or failed.
+    #[error(transparent)]
+    Device(Box<DeviceError>),
     /// A packed matrix that its format or layout does not have.
     #[error("packed `{quant}` matrix of K = {k}, N = {n} in layout `{layout}`: {problem}")]
     Packed {
@@ -97,7 +113,13 @@ pub enum TensorError {
 
 crate::readable_debug!(TensorError);
 
-/// An array of `T` in row-major order, in memory of the host (which is where the CPU and the oracle work).
+impl From<DeviceError> for TensorError {
+    fn from(e: DeviceError) -> TensorError {
+        TensorError::Device(Box::new(e))
+    }
+}
+
+/// An array of `T` in row-major order, in the memory of the host or of a device.
 pub struct Tensor<T> {
     buffer: Arc<Buffer>,
     /// First byte in the buffer.
@@ -160,6 +182,26 @@ impl<T: Elem> Tensor<T> {
         Ok(t)
     }
 
+    /// A tensor that is all of a buffer, made for it.
+    pub(crate) fn over(
+        shape: impl AsRef<[usize]>,
+        allocate: impl FnOnce(usize) -> Result<Buffer, TensorError>,
+    ) -> Result<Tensor<T>, TensorError> {
+        let shape = Strided::row_major(shape.as_ref())?;
+        let buffer = Arc::new(allocate(shape.bytes::<T>()?)?);
+        Ok(Tensor { buffer, offset: 0, shape, elements: PhantomData })
+    }
+
+    /// A copy where `device`'s kernels reach it.
+    pub fn to(&self, device: &Device) -> Result<Tensor<T>, TensorError> {
+        device.tensor(self.shape(), self.try_as_slice()?)
+    }
+
+    /// Whose memory it lies in, if it is not the host's: `cuda:0`.
+    pub fn place(&self) -> Option<String> {
+        self.buffer.remote().map(|r| r.memory().place())
+    }
+
     /// Extents, outermost first.
     pub fn shape(&self) -> &[usize] {
         self.shape.extents()
@@ -186,31 +228,58 @@ impl<T: Elem> Tensor<T> {
         Ok(Tensor { shape, ..self })
     }
 
+    /// The first element; an address of the device's if it lies there.
     fn start(&self) -> *mut T {
-        // SAFETY: offset and elements lie in the buffer, as was checked when it was made.
-        unsafe { self.buffer.ptr().add(self.offset).cast() }
+        self.buffer.ptr().wrapping_add(self.offset).cast()
     }
 
-    /// The elements in row-major order.
+    /// The elements in row-major order. Of a tensor on a device a copy, made when it was written since the last one.
+    ///
+    /// # Panics
+    /// If the device fails; errors of kernels that were launched before show here. See [`Tensor::try_as_slice`].
     pub fn as_slice(&self) -> &[T] {
-        // SAFETY: `len` initialised elements, aligned, that nobody writes while `self` is borrowed. Every bit pattern is
-        // an element; `bool` is kept to 0 and 1 by all that writes tensors.
-        unsafe { std::slice::from_raw_parts(self.start(), self.len()) }
+        self.try_as_slice().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// The elements in row-major order; an error for a mapped file.
+    /// The elements in row-major order. Of a tensor on a device a copy, made when it was written since the last one.
+    ///
+    /// # Errors
+    /// The device fails; errors of kernels that were launched before show here.
+    pub fn try_as_slice(&self) -> Result<&[T], TensorError> {
+        let start = match self.buffer.remote() {
+            None => self.start().cast_const(),
+            Some(remote) => remote.mirror()?.wrapping_add(self.offset).cast(),
+        };
+        // SAFETY: `len` initialised elements, aligned, that nobody writes while `self` is borrowed: offset and elements lie
+        // in the buffer, as was checked when it was made, and a copy is as long. Every bit pattern is an element; `bool` is
+        // kept to 0 and 1 by all that writes tensors.
+        Ok(unsafe { std::slice::from_raw_parts(start, self.len()) })
+    }
+
+    /// The elements in row-major order; an error for a mapped file, or on a device.
     pub fn as_mut_slice(&mut self) -> Result<&mut [T], TensorError> {
         if self.is_read_only() {
             return Err(TensorError::ReadOnly);
+        }
+        if let Some(place) = self.place() {
+            return Err(TensorError::OnDevice(place));
         }
         self.buffer.set_written(true);
         // SAFETY: as above; a writable buffer belongs to one tensor, which is borrowed mutably.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.start(), self.len()) })
     }
 
+    /// Sets the elements, in row-major order, wherever the tensor lies; an error for a mapped file.
+    pub fn write(&mut self, values: &[T]) -> Result<(), TensorError> {
+        self.view_mut()?.copy_from_slice(values)
+    }
+
     /// A copy of the elements in row-major order.
+    ///
+    /// # Panics
+    /// As [`Tensor::as_slice`].
     pub fn to_vec(&self) -> Vec<T> {
-        self.as_slice().to_vec()
+        self.view().to_vec()
     }
 
     /// All of it as a view.
@@ -224,8 +293,16 @@ impl<T: Elem> Tensor<T> {
         if self.is_read_only() {
             return Err(TensorError::ReadOnly);
         }
+        self.forget_mirrors();
         // SAFETY: as above, and `self` is borrowed mutably.
         Ok(unsafe { TensorViewMut::over(self.start(), self.shape, Some(&self.buffer)) })
+    }
+
+    /// Frees copies for host code, which nobody borrows.
+    fn forget_mirrors(&mut self) {
+        if let Some(remote) = self.buffer.remote() {
+            remote.forget_mirrors();
+        }
     }
 
     /// The part `range` of an axis, as a view.

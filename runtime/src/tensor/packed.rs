@@ -1,7 +1,7 @@
 //! Packed weight matrices.
 
 use super::{TensorError, TensorView, TensorViewMut, strided::Strided};
-use crate::memory::Buffer;
+use crate::{Device, memory::Buffer};
 use std::{fmt, sync::Arc};
 use tegula_ir::{
     Quant,
@@ -33,13 +33,7 @@ impl PackedTensor {
         n: usize,
     ) -> Result<PackedTensor, TensorError> {
         let mut t = PackedTensor::zeros(quant, layout, k, n)?;
-        if t.bytes != bytes.len() {
-            let problem = format!("expected {} bytes, found {}", t.bytes, bytes.len());
-            return Err(TensorError::Packed { quant, layout: layout.name(), k, n, problem });
-        }
-        if let Some(to) = t.as_mut_bytes() {
-            to.copy_from_slice(bytes);
-        }
+        t.write(bytes)?;
         Ok(t)
     }
 
@@ -47,6 +41,16 @@ impl PackedTensor {
     pub fn zeros(quant: Quant, layout: Layout, k: usize, n: usize) -> Result<PackedTensor, TensorError> {
         let bytes = size(quant, layout, k, n)?;
         Ok(PackedTensor { buffer: Arc::new(Buffer::try_zeroed(bytes)?), offset: 0, bytes, quant, layout, k, n })
+    }
+
+    /// A matrix that is all of a buffer, made for it.
+    pub(crate) fn over(
+        (quant, layout): (Quant, Layout),
+        (k, n): (usize, usize),
+        allocate: impl FnOnce(usize) -> Result<Buffer, TensorError>,
+    ) -> Result<PackedTensor, TensorError> {
+        let bytes = size(quant, layout, k, n)?;
+        Ok(PackedTensor { buffer: Arc::new(allocate(bytes)?), offset: 0, bytes, quant, layout, k, n })
     }
 
     pub(super) fn in_buffer(
@@ -83,25 +87,54 @@ impl PackedTensor {
     }
 
     pub(super) fn start(&self) -> *mut u8 {
-        // SAFETY: inside the buffer, as was checked when it was made.
-        unsafe { self.buffer.ptr().add(self.offset) }
+        // Inside the buffer, as was checked when it was made.
+        self.buffer.ptr().wrapping_add(self.offset)
     }
 
     pub(super) fn buffer(&self) -> &Arc<Buffer> {
         &self.buffer
     }
 
-    /// The bytes.
+    /// The bytes. Of a matrix on a device a copy.
+    ///
+    /// # Panics
+    /// If the device fails.
     pub fn as_bytes(&self) -> &[u8] {
-        // SAFETY: inside the buffer; written only through a mutable borrow of its only owner.
-        unsafe { std::slice::from_raw_parts(self.start(), self.bytes) }
+        let start = match self.buffer.remote() {
+            None => self.start().cast_const(),
+            Some(remote) => remote.mirror().unwrap_or_else(|e| panic!("{e}")).wrapping_add(self.offset),
+        };
+        // SAFETY: inside the buffer, or its copy; written only through a mutable borrow of its only owner.
+        unsafe { std::slice::from_raw_parts(start, self.bytes) }
     }
 
-    /// The bytes, to write them; `None` if the tensor is in a mapped file or was cloned.
+    /// Whether nobody else has the bytes, and they can be written.
+    fn is_ours(&mut self) -> bool {
+        Arc::get_mut(&mut self.buffer).is_some_and(|b| b.writable())
+    }
+
+    /// The bytes, to write them; `None` if the matrix is in a mapped file, on a device, or was cloned.
     pub fn as_mut_bytes(&mut self) -> Option<&mut [u8]> {
-        Arc::get_mut(&mut self.buffer).filter(|b| b.writable())?;
+        if !self.is_ours() || self.buffer.remote().is_some() {
+            return None;
+        }
         // SAFETY: as above, and nobody else has the buffer.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start(), self.bytes) })
+    }
+
+    /// Sets all bytes, wherever they lie.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), TensorError> {
+        if bytes.len() != self.bytes {
+            let problem = format!("expected {} bytes, found {}", self.bytes, bytes.len());
+            let (quant, layout, k, n) = (self.quant, self.layout.name(), self.k, self.n);
+            return Err(TensorError::Packed { quant, layout, k, n, problem });
+        }
+        self.bytes_view_mut().ok_or(TensorError::ReadOnly)?.copy_from_slice(bytes)
+    }
+
+    /// A copy where `device`'s kernels reach it, in the same layout.
+    pub fn to(&self, device: &Device) -> Result<PackedTensor, TensorError> {
+        device.packed_from(self.as_bytes(), self.quant, self.layout, self.k, self.n)
     }
 
     /// The bytes as a matrix: a row for each column of the matrix (`gguf`) or panel of columns (`panel16`).
@@ -112,7 +145,12 @@ impl PackedTensor {
 
     /// The same to write, for kernels that pack; `None` as [`PackedTensor::as_mut_bytes`].
     pub fn bytes_view_mut(&mut self) -> Option<TensorViewMut<'_, u8>> {
-        self.as_mut_bytes()?;
+        if !self.is_ours() {
+            return None;
+        }
+        if let Some(remote) = self.buffer.remote() {
+            remote.forget_mirrors();
+        }
         // SAFETY: as above, and nobody else has the buffer.
         Some(unsafe { TensorViewMut::over(self.start(), self.strided(), Some(&self.buffer)) })
     }

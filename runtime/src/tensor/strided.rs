@@ -135,6 +135,20 @@ impl Strided {
         (0..self.rank).map(|i| index[i] as isize * self.strides[i]).sum()
     }
 
+    /// How many elements from the start the first and the last of them lie; nothing without elements.
+    pub fn reach(&self) -> Option<(isize, isize)> {
+        let ends = self.extents().iter().zip(self.strides()).map(|(n, s)| (*n as isize - 1) * s);
+        (self.len() > 0).then(|| ends.fold((0, 0), |(low, high), end| (low + end.min(0), high + end.max(0))))
+    }
+
+    /// So many elements, in row-major order, lie one after the other.
+    pub fn run(&self) -> usize {
+        match (self.extents().last(), self.strides().last()) {
+            (Some(n), Some(1)) => (*n).max(1),
+            _ => 1,
+        }
+    }
+
     /// Whether the elements lie one after the other in row-major order.
     pub fn is_row_major(&self) -> bool {
         let mut expected = 1;

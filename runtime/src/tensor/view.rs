@@ -1,6 +1,6 @@
 //! Strided parts of tensors, without a copy.
 
-use super::{TensorError, strided::Strided};
+use super::{TensorError, remote, strided::Strided};
 use crate::memory::Buffer;
 use std::{fmt, marker::PhantomData, ops::Range, sync::Arc};
 use tegula_lang::Elem;
@@ -47,8 +47,8 @@ macro_rules! views { ($($name:ident)*) => {$(
         }
 
         fn part(self, (shape, offset): (Strided, isize)) -> Self {
-            // SAFETY: `offset` leads to an element of the view, or is 0.
-            $name { start: unsafe { self.start.offset(offset) }, shape, ..self }
+            // `offset` leads to an element of the view, or is 0.
+            $name { start: self.start.wrapping_offset(offset), shape, ..self }
         }
 
         /// Extents, outermost first.
@@ -85,9 +85,25 @@ macro_rules! views { ($($name:ident)*) => {$(
         }
 
         /// A copy of the elements in row-major order.
+        ///
+        /// # Panics
+        /// If the elements lie on a device and that fails. See `try_to_vec`.
         pub fn to_vec(&self) -> Vec<T> {
-            // SAFETY: indices of the view lead to its elements.
-            self.shape.indices().map(|i| unsafe { self.start.offset(self.shape.offset(&i)).read() }).collect()
+            self.try_to_vec().unwrap_or_else(|e| panic!("{e}"))
+        }
+
+        /// A copy of the elements in row-major order.
+        ///
+        /// # Errors
+        /// The elements lie on a device, and that fails; errors of kernels that were launched before show here.
+        pub fn try_to_vec(&self) -> Result<Vec<T>, TensorError> {
+            match self.owner.filter(|b| b.remote().is_some()) {
+                Some(buffer) => remote::read(buffer, self.start, self.shape),
+                // SAFETY: `len` elements from `start` on.
+                None if self.shape.is_row_major() => Ok(unsafe { std::slice::from_raw_parts(self.start, self.len()) }.to_vec()),
+                // SAFETY: indices of the view lead to its elements.
+                None => Ok(self.shape.indices().map(|i| unsafe { self.start.offset(self.shape.offset(&i)).read() }).collect()),
+            }
         }
     }
 
@@ -107,10 +123,20 @@ impl<'a, T: Elem> TensorView<'a, T> {
         Ok(unsafe { TensorView::over(values.as_ptr().cast_mut(), shape, None) })
     }
 
-    /// The elements, if they lie one after the other in row-major order.
+    /// The elements, if they lie one after the other in row-major order. On a device: of a copy of the whole tensor.
+    ///
+    /// # Panics
+    /// If the device fails.
     pub fn as_slice(&self) -> Option<&'a [T]> {
+        let start = match self.owner.and_then(|b| b.remote().map(|r| (b, r))) {
+            None => self.start.cast_const(),
+            Some((buffer, remote)) => {
+                let mirror = remote.mirror().unwrap_or_else(|e| panic!("{e}"));
+                mirror.wrapping_add(self.start.addr() - buffer.ptr().addr()).cast()
+            }
+        };
         // SAFETY: `len` elements from `start` on, borrowed for `'a`.
-        self.shape.is_row_major().then(|| unsafe { std::slice::from_raw_parts(self.start, self.len()) })
+        self.shape.is_row_major().then(|| unsafe { std::slice::from_raw_parts(start, self.len()) })
     }
 }
 
@@ -150,6 +176,14 @@ impl<'a, T: Elem> TensorViewMut<'a, T> {
         }
         if let Some(buffer) = self.owner {
             buffer.set_written(true);
+            if buffer.remote().is_some() {
+                return remote::write(buffer, self.start, self.shape, values);
+            }
+        }
+        if self.shape.is_row_major() {
+            // SAFETY: `len` elements from `start` on, which nobody else reaches; no part of `values`, which is borrowed.
+            unsafe { self.start.copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+            return Ok(());
         }
         for (v, i) in values.iter().zip(self.shape.indices()) {
             // SAFETY: indices of the view lead to its elements.

@@ -21,8 +21,8 @@ pub(super) struct Module {
     /// Unloaded when dropped, before `file`.
     #[allow(dead_code, reason = "keeps the code loaded")]
     library: Library,
-    /// The nameless file that it was loaded from. The loader takes equal names for the same library: while this one is
-    /// loaded, no other file may get the same number.
+    /// The nameless file that it was loaded from, if there is one. The loader takes equal names for the same library: while
+    /// this one is loaded, no other file may get the same number.
     #[allow(dead_code, reason = "keeps its number taken")]
     file: Option<File>,
 }
@@ -39,17 +39,32 @@ impl Module {
         }
     }
 
-    /// Loads from memory, for when there is no folder to keep it in.
+    /// Loads from memory: from a bundle, or when there is no folder to keep it in. Leaves no file behind.
     pub fn from_bytes(bytes: &[u8], meta: Meta) -> Result<Module, DeviceError> {
-        let (file, path) =
-            nameless(bytes).map_err(|e| DeviceError::Load { file: "(memory)".into(), why: e.to_string() })?;
+        let Ok((file, path)) = nameless(bytes) else { return Module::from_temporary(bytes, meta) };
         let mut module = Module::from_file(Path::new(&path), meta)?;
         module.file = Some(file);
         Ok(module)
     }
+
+    /// The same through a file that has a name while it is loaded, for systems that cannot load one without.
+    fn from_temporary(bytes: &[u8], meta: Meta) -> Result<Module, DeviceError> {
+        let write = || {
+            let mut file = tempfile::Builder::new().prefix("tegula-kernel-").suffix(".so").tempfile()?;
+            file.write_all(bytes)?;
+            Ok(file.into_temp_path())
+        };
+        let failed = |e: io::Error| DeviceError::Load {
+            file: std::env::temp_dir(),
+            why: format!("a kernel has to be written there first (TMPDIR names another folder): {e}"),
+        };
+        let path = write().map_err(failed)?;
+        // What is loaded stays, its name goes.
+        Module::from_file(&path, meta)
+    }
 }
 
-/// A file without a name, which its path reaches as long as it is open.
+/// A file without a name, which its path reaches as long as it is open: through /proc, so it must be there.
 #[cfg(target_os = "linux")]
 fn nameless(bytes: &[u8]) -> io::Result<(File, String)> {
     use std::os::fd::{AsRawFd, FromRawFd};
@@ -60,15 +75,36 @@ fn nameless(bytes: &[u8]) -> io::Result<(File, String)> {
             fd => File::from_raw_fd(fd),
         }
     };
-    file.write_all(bytes)?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    std::fs::metadata(&path)?;
+    file.write_all(bytes)?;
     Ok((file, path))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn nameless(bytes: &[u8]) -> io::Result<(File, String)> {
-    let mut file = tempfile::NamedTempFile::new()?;
-    file.write_all(bytes)?;
-    let (file, path) = file.keep().map_err(|e| e.error)?;
-    Ok((file, path.display().to_string()))
+fn nameless(_: &[u8]) -> io::Result<(File, String)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_loaded_through_a_temporary_file_that_does_not_stay() {
+        let ours = || {
+            let mark = |e: &std::fs::DirEntry| e.file_name().to_string_lossy().starts_with("tegula-kernel-");
+            std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().filter(mark).count()
+        };
+        // No library: written, refused by the loader, removed.
+        let before = ours();
+        let error = Module::from_temporary(b"no library", Meta::default()).err().map(|e| e.to_string());
+        assert!(
+            error.as_ref().is_some_and(|e| e.contains("tegula-kernel-") && e.contains("cannot be loaded")),
+            "{error:?}"
+        );
+        assert_eq!(ours(), before);
+        let error = Module::from_bytes(b"no library", Meta::default()).err().map(|e| e.to_string());
+        assert!(error.is_some_and(|e| e.contains("cannot be loaded")));
+    }
 }

@@ -52,6 +52,7 @@ const FUNCTIONS: &[&str] = &[
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuTensorMapEncodeTiled",
 ];
 
 /// Calls a function of the driver, inside an `unsafe` block.

@@ -41,6 +41,11 @@ impl Stream {
 }
 
 impl Graph {
+    /// Its GPU.
+    pub fn gpu(&self) -> &Arc<Gpu> {
+        &self.gpu
+    }
+
     /// Puts all of it into a stream.
     ///
     /// # Safety

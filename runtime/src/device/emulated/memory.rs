@@ -42,7 +42,7 @@ pub(super) unsafe fn lend(memory: &mut Memory, args: &[ArgData<'_>], names: &[St
 }
 
 /// Bytes of a view before its element (0, …, 0), where strides are negative, and from its first to its last.
-fn span(v: &ViewArg<'_>) -> (usize, usize) {
+pub(in crate::device) fn span(v: &ViewArg<'_>) -> (usize, usize) {
     let rank = v.rank as usize;
     if v.extents[..rank].contains(&0) {
         return (0, 0);
@@ -88,7 +88,7 @@ pub(super) unsafe fn restore(args: &[ArgData<'_>], saved: &[Vec<u8>]) {
 }
 
 /// Calls `f` with the runs of contiguous bytes of a mutable view, in row-major order.
-fn each_run(arg: &ArgData<'_>, f: &mut impl FnMut(*mut u8, usize)) {
+pub(in crate::device) fn each_run(arg: &ArgData<'_>, f: &mut impl FnMut(*mut u8, usize)) {
     if let ArgData::View(v) = arg
         && v.mutable
     {

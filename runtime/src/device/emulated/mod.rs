@@ -7,7 +7,7 @@
 
 mod arch;
 mod launch;
-mod memory;
+pub(super) mod memory;
 
 pub use arch::Arch;
 

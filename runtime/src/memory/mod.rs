@@ -1,4 +1,9 @@
-//! Host memory for tensors: aligned to cache lines, large blocks on huge pages, or a file mapped read-only.
+//! Memory for tensors: the host's, aligned to cache lines, large blocks on huge pages; a file mapped read-only; a device's.
+
+mod remote;
+
+pub(crate) use remote::ever as devices_have_memory;
+pub use remote::{DeviceMemory, Remote};
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
@@ -15,7 +20,7 @@ pub const ALIGN: usize = 64;
 /// Blocks of at least this size are mapped on their own and offered huge pages.
 const HUGE: usize = 2 << 20;
 
-/// A block of initialised memory. Dropping it frees or unmaps it.
+/// A block of memory. Dropping it frees or unmaps it.
 #[derive(Debug)]
 pub struct Buffer {
     ptr: NonNull<u8>,
@@ -35,6 +40,8 @@ enum Kind {
     Anonymous(#[allow(dead_code, reason = "owns the mapping")] Anonymous),
     /// A file, read-only.
     File(#[allow(dead_code, reason = "owns the mapping")] memmap2::Mmap),
+    /// On a device: the host must not follow the pointer.
+    Remote(Remote),
 }
 
 // SAFETY: a buffer is plain memory that it owns; who may write is decided by the owner of the buffer.
@@ -78,6 +85,15 @@ impl Buffer {
         })
     }
 
+    /// A block of a device's memory.
+    pub fn on_device(memory: impl DeviceMemory) -> Buffer {
+        let bytes = memory.bytes();
+        // An address of a device is not 0; it is never followed here.
+        let address = std::ptr::without_provenance_mut(memory.address() as usize);
+        let ptr = NonNull::new(address).unwrap_or(NonNull::dangling());
+        Buffer::new(ptr, bytes, Kind::Remote(Remote::new(Box::new(memory))))
+    }
+
     /// A whole file, mapped read-only: nothing is read before it is used, and the system may drop pages again. The file
     /// must not be changed meanwhile (written in place or cut): what is read then is unspecified, or the process gets
     /// SIGBUS.
@@ -100,7 +116,7 @@ impl Buffer {
         Ok(Buffer::new(ptr, map.len(), Kind::File(map)))
     }
 
-    /// The first byte. Dangling (but aligned) when there is none.
+    /// The first byte. Dangling (but aligned) when there is none; an address of the device's when it is [`Buffer::remote`].
     pub fn ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
@@ -108,6 +124,14 @@ impl Buffer {
     /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The device's memory, if it is not the host's.
+    pub fn remote(&self) -> Option<&Remote> {
+        match &self.kind {
+            Kind::Remote(remote) => Some(remote),
+            _ => None,
+        }
     }
 
     /// Whether it may be written: not so for a mapped file.
