@@ -1,38 +1,18 @@
 //! Compiles kernels to PTX and runs them on the emulator, strictly.
 
-use tegula_codegen::service;
+#[path = "../common/emulated.rs"]
+mod emulated;
+
+pub use emulated::{CONFIG, Report, TARGETS, compile};
+use emulated::{Code, launch};
 use tegula_ir::{
-    Kernel, abi,
-    layout::Layout,
-    protocol::{Emit, Meta, Request, Response, SiteKind},
-    testing::{Arg, random::Config},
+    Kernel,
+    protocol::{Emit, Meta},
+    testing::Arg,
 };
-use tegula_ptx::{Emulator, Grid, Module, Options, Param};
+use tegula_ptx::{Completion, Counters};
 
-/// What code is made for.
-pub const TARGETS: [&str; 2] = ["sm_80", "sm_90a"];
-
-/// Random programs with packed weights as GPUs read them.
-pub const CONFIG: Config = Config { statements: 40, allow: |_| true, elems: |_| true, layouts: &[Layout::Gguf] };
-
-/// A report: site, program, value.
-pub type Report = (u64, u64, u64);
-
-/// Compiles a kernel.
-///
-/// # Errors
-/// The stage and what it said.
-pub fn compile(text: &str, target: &str, emit: Emit, checked: bool) -> Result<(String, Meta), String> {
-    match service::answer(&Request { kernel: text.into(), target: target.into(), emit, checked }) {
-        Response::Ok { bytes, meta } => Ok((String::from_utf8(bytes).map_err(|e| e.to_string())?, meta)),
-        Response::Err { stage, message, loc } => {
-            let brief: String = message.chars().take(600).collect();
-            Err(format!("{stage} failed: {brief} at {loc:?}"))
-        }
-    }
-}
-
-/// Runs the whole grid on the emulator; gives what was reported, and counters.
+/// Compiles a kernel and runs the whole grid on the emulator; gives what was reported, and counters.
 ///
 /// # Errors
 /// A fault of compilation or of the emulator.
@@ -42,76 +22,11 @@ pub fn run(
     args: &mut [Arg],
     grid: [u32; 3],
     checked: bool,
-) -> Result<(Vec<Report>, Meta, tegula_ptx::Counters), String> {
+) -> Result<(Vec<Report>, Meta, Counters), String> {
     let (ptx, meta) = compile(&kernel.text(), target, Emit::Artifact, checked)?;
-    let module = Module::parse(&ptx, target).map_err(|e| format!("{e}\n{}", numbered(&ptx)))?;
-    let mut gpu = Emulator::new(Options { threads: 1, limit: 200_000_000, ..Options::default() });
-    if grid.contains(&0) {
-        // A driver refuses an empty grid, and nothing is to be done.
-        return Ok((vec![], meta, Default::default()));
-    }
-    let (mut params, mut places) = (vec![], vec![]);
-    for (arg, name) in args.iter().zip(&kernel.params) {
-        match arg {
-            Arg::View(b) => {
-                let at = gpu.memory.alloc_with(name, b.bytes());
-                places.push(Some(at));
-                params.push(Param::U64(at));
-                params.extend(b.extents.iter().chain(&b.strides).map(|v| Param::I64(*v)));
-            }
-            Arg::Scalar(s) => {
-                places.push(None);
-                params.push(Param::U64(s.bits));
-            }
-            Arg::Packed(bytes, k, n, ..) => {
-                places.push(None);
-                params.push(Param::U64(gpu.memory.alloc_with(name, bytes)));
-                params.extend([*k, *n].map(|v| Param::U64(v as u64)));
-            }
-        }
-    }
-    const RECORDS: usize = 4096;
-    let mut buffer = vec![0; abi::gpu::RECORDS + RECORDS * abi::gpu::RECORD];
-    buffer[abi::gpu::CAPACITY..][..4].copy_from_slice(&(RECORDS as u32).to_le_bytes());
-    let reports = gpu.memory.alloc_with("reports", &buffer);
-    params.push(Param::U64(reports));
-    let launch =
-        Grid { grid, block: [meta.warps * 32, 1, 1], cluster: None, dynamic_shared: meta.shared_bytes as usize };
-    let report = gpu.launch(&module, abi::gpu::ENTRY, launch, &params).map_err(|f| {
-        // `TEGULA_DUMP=FILE` keeps the code that failed.
-        if let Some(file) = std::env::var_os("TEGULA_DUMP") {
-            std::fs::write(file, format!("{ptx}\n// {}", kernel.text().replace('\n', "\n// ")))
-                .expect("TEGULA_DUMP can be written");
-        }
-        let near = ptx.lines().enumerate().skip((f.line as usize).saturating_sub(12)).take(14);
-        let near: Vec<String> = near.map(|(i, l)| format!("{:5} {l}", i + 1)).collect();
-        format!("{f}\n{}", near.join("\n"))
-    })?;
-    for (arg, place) in args.iter_mut().zip(places) {
-        if let (Arg::View(b), Some(at)) = (arg, place) {
-            let len = b.bytes().len();
-            b.bytes_mut().copy_from_slice(&gpu.memory.read_vec(at, len).map_err(|e| e.to_string())?);
-        }
-    }
-    let buffer = gpu.memory.read_vec(reports, buffer.len()).map_err(|e| e.to_string())?;
-    let word = |at: usize| u64::from_le_bytes(buffer[at..at + 8].try_into().expect("eight bytes"));
-    let count = (word(0) as u32 as usize).min(RECORDS);
-    let record = |i: usize| {
-        let at = abi::gpu::RECORDS + i * abi::gpu::RECORD;
-        (word(at), word(at + 8), word(at + 16))
-    };
-    Ok(((0..count).map(record).collect(), meta, report.counters))
-}
-
-fn numbered(text: &str) -> String {
-    text.lines().enumerate().map(|(i, l)| format!("{:5} {l}\n", i + 1)).collect()
-}
-
-/// An executor for [`tegula_ir::testing::Row::run`].
-pub fn on_gpu(target: &str, kernel: &Kernel, args: &mut [Arg], grid: [u32; 3], checked: bool) -> Result<(), String> {
-    let (reports, meta, _) = run(target, kernel, args, grid, checked)?;
-    let fault = |r: &&Report| !matches!(meta.sites[r.0 as usize].kind, SiteKind::Print { .. });
-    reports.iter().find(fault).map_or(Ok(()), |r| Err(format!("{:?} in program {}", meta.sites[r.0 as usize], r.1)))
+    let code = Code { ptx: &ptx, meta: &meta, target, completion: Completion::Early };
+    let (reports, counters) = launch(&code, kernel, args, grid)?;
+    Ok((reports, meta, counters))
 }
 
 /// Says that a test was skipped, and why, also to the file that `TEGULA_SKIPS` names.

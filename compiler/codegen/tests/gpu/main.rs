@@ -1,6 +1,5 @@
 //! Kernels as PTX on the emulator: they do what the oracle does. Shapes of the code; ptxas, where there is one.
 
-mod differential;
 mod harness;
 mod math;
 mod order;

@@ -2,12 +2,10 @@
 
 mod basic;
 mod control;
-mod differential;
 mod elementwise;
 mod harness;
 mod math;
 mod memory;
-mod mutation;
 mod ops;
 mod packed;
 mod report;

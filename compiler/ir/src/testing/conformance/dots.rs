@@ -12,7 +12,8 @@ pub(super) fn rows() -> Vec<Row> {
         int8_long(),
         upcast(),
         transposed_chain(),
-        three_products(),
+        three_products(4),
+        three_products(8),
         reshape_order(),
         pointer_advance(),
         ragged_columns(),
@@ -113,7 +114,8 @@ fn two_dots(m: usize) -> Row {
     )
 }
 
-fn three_products() -> Row {
+/// On GPUs, by so many warps.
+fn three_products(warps: usize) -> Row {
     let mut k = K::new("three_products");
     let y = k.view_mut("y", F32, 2);
     let (q, kk, v) = (k.splat(BF16, 1.0, &[64, 64]), k.splat(BF16, 1.0, &[64, 128]), k.splat(BF16, 1.0, &[128, 64]));
@@ -123,7 +125,9 @@ fn three_products() -> Row {
     let z = k.splat(F32, 0.0, &[64, 64]);
     let t = k.dot(s, v, z);
     k.write(y, t);
-    Row::new("C44", "(q·k)·v of ones", k.finish()).output(F32, &[64, 64], &data(F32, &[8192.0; 64 * 64]))
+    let mut kernel = k.finish();
+    kernel.set_warps(warps);
+    Row::new("C44", "(q·k)·v of ones", kernel).output(F32, &[64, 64], &data(F32, &[8192.0; 64 * 64]))
 }
 
 fn reshape_order() -> Row {

@@ -16,9 +16,9 @@ pub fn rows() -> Vec<Row> {
 
 /// Cases of the catalogue that no row can hold, and where they are tested instead.
 pub const ELSEWHERE: &[(&str, &str)] = &[
-    ("C34", "an analysis, not a result: the tests of the facts"),
-    ("C69", "warp roles: the tests of the GPU's lowering"),
-    ("C77", "syntax: the tests of the language's macro"),
+    ("C34", "an analysis, not a result: compiler/ir/tests/passes/facts_assume.ir"),
+    ("C69", "warp roles, which the language does not have yet"),
+    ("C77", "syntax: compiler/lang/tests/flow.rs, and fail/jump_return.rs there"),
 ];
 
 /// Random-looking values in −1..1 that are exact in every float type of 8 bits of precision or more.
