@@ -30,6 +30,18 @@ pub enum Error {
     /// A kernel could not be compiled.
     #[error(transparent)]
     Compile(#[from] tegula::compile::CompileError),
+    /// Kernels could not be loaded.
+    #[error(transparent)]
+    Device(#[from] tegula::DeviceError),
+    /// A bundle of kernels cannot be used.
+    #[error(transparent)]
+    Bundle(#[from] tegula::bundle::BundleError),
+    /// A bundle of kernels cannot be made.
+    #[error(transparent)]
+    Make(#[from] tegula::bundle::MakeError),
+    /// A bundle of kernels cannot be put together or written.
+    #[error(transparent)]
+    Builder(#[from] tegula::bundle::BuilderError),
     /// A model gave no logits that a token could be chosen by.
     #[error(
         "no token can be chosen at position {position}: the model's logits are all NaN or −∞. Its file is damaged, or its \

@@ -12,9 +12,11 @@ pub mod kv;
 pub mod model;
 pub mod progress;
 pub mod pull;
+mod rehearse;
 pub mod sampling;
 pub mod schedule;
 pub mod session;
 pub mod tokenizer;
 
 pub use error::Error;
+pub use rehearse::rehearse;

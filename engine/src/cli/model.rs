@@ -107,7 +107,7 @@ impl Opened {
 }
 
 /// Says that kernels are being compiled: a model's first run takes seconds that later runs do not.
-fn compile_progress() -> OnProgress {
+pub(super) fn compile_progress() -> OnProgress {
     let bar = Mutex::new(None);
     let running = AtomicUsize::new(0);
     Arc::new(move |news: &Progress| {

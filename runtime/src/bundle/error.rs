@@ -100,7 +100,7 @@ impl fmt::Display for Missing {
         write!(
             f,
             ". There is no compiler to make it either. Make a bundle where there is one: `tegula bundle MODEL --target \
-             {target} -o FILE` for a model, or `tegula::bundle::Recorder` for kernels of your own"
+             {target} -o FILE` for a model, or `tegula::bundle::make` for kernels of your own"
         )
     }
 }

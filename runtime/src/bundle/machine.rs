@@ -3,6 +3,7 @@
 use crate::device::Level;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use tegula_ir::layout::Layout;
 
 /// What an artifact is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -54,6 +55,32 @@ impl Machine {
         match self {
             Machine::Cpu(level) => format!("cpu:{}", level.name()),
             Machine::Gpu { target, .. } => target.clone(),
+        }
+    }
+
+    /// A machine that is compiled for a target: `cpu:x86-64-v3`, `sm_90a`.
+    ///
+    /// # Errors
+    /// That is no target; the text says what one looks like.
+    pub fn of_target(target: &str) -> Result<Machine, String> {
+        let level = target.strip_prefix("cpu:").and_then(Level::from_name).map(Machine::Cpu);
+        let gpu = || {
+            let digits = target.strip_prefix("sm_")?.trim_end_matches(['a', 'f']);
+            let number: u32 = digits.parse().ok().filter(|_| digits.len() <= 4)?;
+            let capability = (number / 10, number % 10);
+            Some(Machine::Gpu { name: target.into(), target: target.into(), capability, cubins: true })
+        };
+        level.or_else(gpu).ok_or_else(|| {
+            let levels = Level::ALL.iter().map(|l| format!("cpu:{}", l.name())).collect::<Vec<_>>().join(", ");
+            format!("target: expected one of {levels}, or a GPU's such as sm_80 or sm_90a; found `{target}`")
+        })
+    }
+
+    /// The layout in which its kernels read packed weights.
+    pub fn layout(&self) -> Layout {
+        match self {
+            Machine::Cpu(_) => Layout::Panel16,
+            Machine::Gpu { .. } => Layout::Gguf,
         }
     }
 
@@ -123,6 +150,23 @@ mod tests {
     fn what_runs_no_machine_code_takes_ptx_alone() {
         assert_eq!(names(gpu((9, 0), false)), ["sm_90a ptx", "sm_90 ptx", "sm_80 ptx"]);
         assert_eq!(names(gpu((8, 0), false)), ["sm_80 ptx"]);
+    }
+
+    #[test]
+    fn targets_are_machines() {
+        for level in Level::ALL {
+            let target = format!("cpu:{}", level.name());
+            assert_eq!(Machine::of_target(&target).map(|m| m.target()), Ok(target));
+        }
+        let capability = |target: &str| match Machine::of_target(target) {
+            Ok(Machine::Gpu { capability, .. }) => capability,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((capability("sm_80"), capability("sm_90a"), capability("sm_120")), ((8, 0), (9, 0), (12, 0)));
+        for wrong in ["", "cpu", "cpu:sse2", "sm_", "sm_x", "sm_99999", "x86-64-v3"] {
+            let error = Machine::of_target(wrong).unwrap_err();
+            assert!(error.contains("expected one of cpu:x86-64-v3, ") && error.ends_with(&format!("found `{wrong}`")));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!   compiler;
 //! - [`Machine`]: what a kernel must run on, and which artifacts it takes, best first;
 //! - [`Shipped`]: which bundle a device uses: the one given, or the program's own ([`Bundle::of_program`]);
+//! - [`make`]: makes one: notes what kernels a program launches ([`Recorder`]) and compiles them for some targets;
 //! - [`Builder`]: puts artifacts together and writes them;
 //! - `format`: the bytes of the file.
 //!
@@ -17,12 +18,16 @@ mod builder;
 mod error;
 mod format;
 mod machine;
+mod make;
+mod recorder;
 mod shipped;
 
 pub use crate::cache::kernel_key;
 pub use builder::{Builder, BuilderError};
 pub use error::{BundleError, Missing};
 pub use machine::{Kind, Machine};
+pub use make::{Made, MakeError, MakeOptions, make};
+pub use recorder::{Recorded, Recorder};
 pub use shipped::Shipped;
 
 use format::Index;

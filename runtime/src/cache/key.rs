@@ -1,7 +1,7 @@
 //! The keys of kernels and of artifacts.
 
 use crate::compile::Identity;
-use tegula_ir::{Kernel, OpKind, Region};
+use tegula_ir::{Kernel, OpKind, Region, protocol::Request};
 use xxhash_rust::xxh3::Xxh3;
 
 /// Key of a kernel: its text in canonical numbering and without locations, and whether checks are compiled in. Lines that
@@ -18,6 +18,12 @@ pub fn artifact_key(kernel: &Kernel, target: &str, checked: bool, identity: &Ide
         add(target);
         describe(kernel, checked, add);
     })
+}
+
+/// Key of what `made_by` answers to a request, lines of the source and all.
+pub fn exact_key(request: &Request, made_by: &str) -> u128 {
+    let Request { kernel, target, emit, checked } = request;
+    hash(|add| [made_by, kernel, target, &format!("exact {emit:?} {checked}")].into_iter().for_each(add))
 }
 
 /// The hash of parts, which do not run into each other.

@@ -66,6 +66,17 @@ impl Program {
     }
 }
 
+impl Program {
+    /// Which of NVIDIA's assemblers the compiler uses for cubins, `None` if it finds none. Asks it each time.
+    pub fn ptxas(&self) -> Result<Option<String>, CompileError> {
+        let path = self.path()?;
+        let unusable = |e: std::io::Error| CompileError::Unusable { program: path.into(), why: e.to_string() };
+        let asked = std::process::Command::new(path).arg("--ptxas").stdin(std::process::Stdio::null()).output();
+        let asked = asked.map_err(unusable)?;
+        Ok(asked.status.success().then(|| String::from_utf8_lossy(asked.stdout.trim_ascii()).into_owned()))
+    }
+}
+
 /// Name of the note about the compiler last asked.
 const LAST: &str = "compiler-last";
 
