@@ -113,8 +113,8 @@ impl Scheduler {
         }
         let findable = sequence.findable(&self.config);
         let found: Vec<BlockRef> = findable.iter().map_while(|hash| self.pool.lookup(hash)).collect();
-        let next = findable.get(found.len()).copied();
-        sequence.deferred = next.filter(|hash| self.pending.contains(hash));
+        let pending = findable[found.len()..].iter().take_while(|hash| self.pending.contains(hash));
+        sequence.deferred = pending.last().copied();
         if sequence.deferred.is_some() {
             return Verdict::Deferred;
         }

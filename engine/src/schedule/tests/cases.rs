@@ -111,6 +111,9 @@ fn a_preempted_request_resumes_from_the_cache() {
     assert_eq!(d.device.tokens_computed, 63 + 63, "48 tokens of the second were found again");
     let resumed = d.recorder.log().entries.iter().flat_map(|e| &e.plan).flat_map(|p| &p.admitted).find(|a| a.resumed);
     assert_eq!(resumed, Some(&Admitted { id: id(2), num_cached_tokens: 48, resumed: true }));
+    let stats = d.scheduler().stats().prefix_cache;
+    assert_eq!((stats.queries, stats.hits), (34 + 34, 0), "only first starts count");
+    assert_eq!(d.finished[&id(2)].num_cached_tokens, 0);
 }
 
 /// All that is left of the better one is on its way: who lacks a block keeps what it has and waits for that.
@@ -244,6 +247,20 @@ fn the_last_token_of_a_prompt_is_always_computed() {
     d.assert_answers();
 }
 
+#[test]
+fn the_beginning_of_what_ended_is_kept_longest() {
+    let mut d = Driver::new(config(4, 6));
+    let same = |id| NewRequest { max_tokens: Some(1), ..NewRequest::new(id, prompt(1, 21), key()) };
+    d.add(same(1)).unwrap();
+    d.drain();
+    d.add(request(2, 9, 1)).unwrap(); // three blocks: the one without a name, and two of the five with
+    d.drain();
+    d.add(same(3)).unwrap();
+    d.drain();
+    d.assert_answers();
+    assert_eq!(d.finished[&id(3)].num_cached_tokens, 12);
+}
+
 /// The next turn of a conversation finds the answer of the one before too.
 #[test]
 fn answers_are_cached_as_prompts_are() {
@@ -305,9 +322,8 @@ fn after_a_reset_nothing_from_before_is_found() {
     let same = |id| NewRequest { max_tokens: Some(6), ..NewRequest::new(id, prompt(1, 20), key()) };
     d.add(same(1)).unwrap();
     d.plan();
+    d.reset(); // the first block is on its way
     d.complete();
-    d.plan();
-    d.reset();
     d.add(same(2)).unwrap();
     d.drain();
     d.assert_answers();

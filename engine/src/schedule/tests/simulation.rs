@@ -53,6 +53,5 @@ fn a_busy_server_runs_for_30_000_steps() {
     let stats = d.scheduler().stats();
     assert!(completed >= 20_000 && next > 2_000, "{completed} steps, {next} requests");
     assert!(stats.num_preemptions > 100, "{stats:?}");
-    println!("{stats:?} {completed} {next}");
     assert!(stats.prefix_cache.hits * 4 > stats.prefix_cache.queries, "{stats:?}");
 }
