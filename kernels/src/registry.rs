@@ -11,7 +11,7 @@ use crate::{
 };
 use tegula::{
     LaunchError,
-    ir::{Kernel, Quant, layout::Layout},
+    ir::{Kernel, Quant, gpu::MAX_WARPS, layout::Layout},
     prelude::*,
 };
 
@@ -99,6 +99,9 @@ pub enum RegistryError {
     Build(#[from] LaunchError),
 }
 
+/// What every kernel has to set besides its own dims and settings.
+const WARPS: &str = "warps";
+
 fn names() -> Vec<&'static str> {
     KERNELS.iter().map(|k| k.name).collect()
 }
@@ -120,7 +123,8 @@ impl Entry {
         tiles.map_or_else(|| self.dims.iter().map(|d| d.1).collect(), |t| t.dims.to_vec())
     }
 
-    /// Its IR for a target. `dims`: one value for each, or none at all. `set`: dims and settings by name; later ones win.
+    /// Its IR for a target. `dims`: one value for each, or none at all. `set`: dims and settings by name, and `warps`, those
+    /// of a GPU's program; later ones win.
     ///
     /// # Errors
     /// Unknown names, values out of range, and what the kernel itself refuses.
@@ -135,17 +139,27 @@ impl Entry {
         for (i, n) in dims.iter().enumerate() {
             values.dims[i] = self.dim(i, &n.to_string())?;
         }
+        let mut warps = None;
         for (key, value) in set {
-            if let Some(i) = self.dims.iter().position(|d| d.0 == key) {
+            if key == WARPS {
+                let fits = value.trim().parse::<usize>().ok().filter(|n| n.is_power_of_two() && *n <= MAX_WARPS);
+                warps =
+                    Some(fits.ok_or_else(|| self.wrong(WARPS, format!("a power of two up to {MAX_WARPS}"), value))?);
+            } else if let Some(i) = self.dims.iter().position(|d| d.0 == key) {
                 values.dims[i] = self.dim(i, value)?;
             } else if let Some(i) = self.settings.iter().position(|s| s.name == key) {
                 values.settings[i].1 = self.setting(i, value)?;
             } else {
-                let known = self.dims.iter().map(|d| d.0).chain(self.settings.iter().map(|s| s.name)).collect();
+                let known = self.dims.iter().map(|d| d.0).chain(self.settings.iter().map(|s| s.name));
+                let known = known.chain([WARPS]).collect();
                 return Err(RegistryError::Key { kernel: self.name, key: key.clone(), known });
             }
         }
-        Ok((self.build)(&values)?)
+        let mut kernel = (self.build)(&values)?;
+        if let Some(warps) = warps {
+            kernel.set_warps(warps);
+        }
+        Ok(kernel)
     }
 
     fn wrong(&self, key: &'static str, expected: String, found: &str) -> RegistryError {
@@ -426,6 +440,7 @@ mod tests {
         assert!(text(&[], &[]).contains("tile<f32, 1, 1024>"));
         assert!(text(&[96], &[]).contains("tile<f32, 1, 96>"));
         assert!(text(&[96], &[("N", "48"), ("elem", "BF16")]).contains("tile<bf16, 1, 48>"));
+        assert!(text(&[], &[("warps", "8")]).contains("{warps = 8}") && !text(&[], &[]).contains("warps"));
     }
 
     #[test]
@@ -445,8 +460,12 @@ mod tests {
             "`elem` of kernel `softmax`: expected one of f32, f16, bf16, found `i8`"
         );
         assert_eq!(
+            error("softmax", &[], &[("warps", "6")]),
+            "`warps` of kernel `softmax`: expected a power of two up to 32, found `6`"
+        );
+        assert_eq!(
             error("softmax", &[], &[("M", "8")]),
-            "kernel `softmax` has nothing called `M` to set; it has: N, elem"
+            "kernel `softmax` has nothing called `M` to set; it has: N, elem, warps"
         );
     }
 }

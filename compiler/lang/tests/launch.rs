@@ -131,6 +131,12 @@ fn errors_name_kernel_argument_expected_found() {
         axpy::launch(1.0f32, &x, &mut y).dims(4).grid(1u32 << 31).run(&keys),
         "kernel `launch::axpy`, grid: at most 2147483647 programs run along an axis",
     );
+    for (warps, n) in [(0, "0"), (3, "3"), (64, "64")] {
+        refused(
+            axpy::launch(1.0f32, &x, &mut y).dims(4).warps(warps).run(&keys),
+            &format!("kernel `launch::axpy`, warps: expected a power of two up to 32, found {n}"),
+        );
+    }
     assert!(keys.0.borrow().is_empty());
 }
 
@@ -181,6 +187,12 @@ fn keys_hold_exactly_what_a_launch_is_specialised_on() {
     };
     assert_eq!(with(true), with(true));
     assert_ne!(with(true), with(false), "options do");
+    let warps = |n| {
+        axpy::launch::<f32>(1.0f32, x(8), y(8)).dims(4).warps(n).run(&keys).unwrap();
+        keys.last().0
+    };
+    assert_eq!(warps(8), warps(8));
+    assert!(warps(8) != warps(4) && warps(4) != base, "warps do");
     let packed = |quant, layout| {
         let w =
             PackedArg { ptr: std::ptr::null(), k: 32, n: 8, quant, layout, owner: None, borrow: Default::default() };
@@ -194,6 +206,16 @@ fn keys_hold_exactly_what_a_launch_is_specialised_on() {
     };
     assert_ne!(packed(Quant::Q4_0, Layout::Gguf), packed(Quant::Q8_0, Layout::Gguf), "formats do");
     assert_ne!(packed(Quant::Q4_0, Layout::Gguf), packed(Quant::Q4_0, Layout::Panel16), "layouts do");
+}
+
+#[test]
+fn warps_reach_the_ir() {
+    let x = Tensor::<f32>::new(&[8], |_| 1.0);
+    let mut y = x.clone();
+    let text = axpy::launch(1.0f32, &x, &mut y).dims(4).warps(16).ir().unwrap().text();
+    assert!(text.contains("{warps = 16}"), "{text}");
+    let text = axpy::launch(1.0f32, &x, &mut y).dims(4).ir().unwrap().text();
+    assert!(!text.contains("warps"), "{text}");
 }
 
 #[test]

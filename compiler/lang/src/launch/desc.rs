@@ -54,6 +54,8 @@ pub struct LaunchKey {
     pub dims: [u32; MAX_DIMS],
     /// Hash of the build options.
     pub options: u64,
+    /// Warps of a GPU program, 0 where the compiler chooses.
+    pub warps: u8,
     /// Per argument: unit stride, 16-byte alignment and small offsets of a view, format and layout of a packed matrix.
     pub facts: [u8; MAX_PARAMS],
 }

@@ -3,6 +3,7 @@
 use super::MOST_ELEMENTS;
 use crate::error::BuildError;
 use std::fmt;
+use tegula_ir::gpu::MAX_WARPS;
 
 /// A launch error: a value that names the kernel and what would be right. Its `Debug` is its `Display`, since that is what a
 /// `main` that returns it prints.
@@ -41,6 +42,13 @@ pub enum LaunchError {
         kernel: &'static str,
         /// The parameter's name.
         argument: &'static str,
+    },
+    /// A number of warps that no program has.
+    Warps {
+        /// The kernel.
+        kernel: &'static str,
+        /// The number.
+        found: usize,
     },
     /// No grid was given and none follows from the arguments, or it is too large.
     Grid {
@@ -87,6 +95,9 @@ impl fmt::Display for LaunchError {
             }
             LaunchError::NoOptions { kernel, argument } => {
                 write!(f, "kernel `{kernel}`: give its build options `{argument}` with `.cfg(..)`")
+            }
+            LaunchError::Warps { kernel, found } => {
+                write!(f, "kernel `{kernel}`, warps: expected a power of two up to {MAX_WARPS}, found {found}")
             }
             LaunchError::Grid { kernel, reason } => {
                 write!(f, "kernel `{kernel}`, grid: {reason}")

@@ -16,7 +16,7 @@ pub use ir::Ir;
 use crate::error::BuildError;
 use std::any::TypeId;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use tegula_ir::Kernel;
+use tegula_ir::{Kernel, gpu::MAX_WARPS};
 
 /// Most elements that a tile has, and so the largest dim.
 pub(crate) const MOST_ELEMENTS: usize = 1 << 30;
@@ -39,6 +39,7 @@ pub struct Launch<'a, B, const D: usize, const N: usize> {
     args: [ArgData<'a>; N],
     dims: Option<[usize; D]>,
     options: Option<B>,
+    warps: Option<usize>,
     grid: Option<[u32; 3]>,
     checked: bool,
 }
@@ -49,7 +50,7 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
     pub fn new(info: &'static KernelInfo, instance: TypeId, body: Instance<B>, args: [ArgData<'a>; N]) -> Self {
         const { assert!(N <= MAX_PARAMS, "a kernel takes at most 24 parameters") };
         const { assert!(D <= MAX_DIMS, "a kernel has at most 8 dims") };
-        Launch { info, instance, body, args, dims: None, options: None, grid: None, checked: false }
+        Launch { info, instance, body, args, dims: None, options: None, warps: None, grid: None, checked: false }
     }
 
     fn with_dims(mut self, dims: [usize; D]) -> Self {
@@ -68,6 +69,13 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
     /// grid axis, where the tile's extents are the first dims.
     pub fn grid(mut self, grid: impl Grid) -> Self {
         self.grid = Some(grid.axes());
+        self
+    }
+
+    /// How many warps, of 32 threads, run a program on a GPU: a power of two up to 32. Without it the compiler takes as
+    /// many as the tiles keep busy and as their registers need. It changes no bit of a result. CPUs ignore it.
+    pub fn warps(mut self, warps: usize) -> Self {
+        self.warps = Some(warps);
         self
     }
 
@@ -123,7 +131,12 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
         if self.info.options.is_some() && self.options.is_none() {
             return Err(LaunchError::NoOptions { kernel: name, argument: self.info.options.unwrap_or("cfg") });
         }
-        Ok(())
+        match self.warps {
+            Some(found) if !found.is_power_of_two() || found > MAX_WARPS => {
+                Err(LaunchError::Warps { kernel: name, found })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn resolve_grid(&self) -> Result<[u32; 3], LaunchError> {
@@ -161,7 +174,14 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
     }
 
     fn key(&self) -> LaunchKey {
-        let mut key = LaunchKey { instance: self.instance, dims: [0; MAX_DIMS], options: 0, facts: [0; MAX_PARAMS] };
+        let mut key = LaunchKey {
+            instance: self.instance,
+            dims: [0; MAX_DIMS],
+            options: 0,
+            // At most `MAX_WARPS`: `check` saw to it.
+            warps: self.warps.unwrap_or(0) as u8,
+            facts: [0; MAX_PARAMS],
+        };
         if let Some(d) = self.dims {
             for (slot, n) in key.dims.iter_mut().zip(d) {
                 *slot = n as u32;
@@ -183,9 +203,13 @@ impl<'a, B: Options, const D: usize, const N: usize> Launch<'a, B, D, N> {
 
 impl<B: Options, const D: usize, const N: usize> BuildKernel for Launch<'_, B, D, N> {
     fn build_kernel(&self) -> Result<Kernel, BuildError> {
-        info::build(self.info, self.body, self.options.as_ref(), self.dims.as_ref().map_or(&[], |d| d), |i, _| {
-            self.args[i].ir_type()
-        })
+        let dims = self.dims.as_ref().map_or(&[][..], |d| d);
+        let types = |i: usize, _: &ParamInfo| self.args[i].ir_type();
+        let mut kernel = info::build(self.info, self.body, self.options.as_ref(), dims, types)?;
+        if let Some(warps) = self.warps {
+            kernel.set_warps(warps);
+        }
+        Ok(kernel)
     }
 }
 
