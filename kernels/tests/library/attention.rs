@@ -120,7 +120,7 @@ impl Case {
         let rows =
             self.tables.iter().flat_map(|t| (0..longest).map(|i| t.get(i).copied().unwrap_or(self.blocks as i32 - 1)));
         let tables = tensor([self.tables.len(), longest], &rows.collect::<Vec<_>>());
-        let mut out = Tensor::<f32>::poisoned([tokens, width]).unwrap();
+        let mut out = poisoned::<f32, _>([tokens, width]);
         let mut launches: Vec<Vec<i32>> = vec![];
         let mut first = 0;
         for (sequence, s) in self.sequences.iter().enumerate() {

@@ -27,7 +27,7 @@ pub fn draw(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<usize> {
     let top_k = tensor([n], &rows.iter().map(|r| r.1.top_k).collect::<Vec<_>>());
     let seeds = tensor([n], &rows.iter().map(|r| r.2).collect::<Vec<_>>());
     let positions = tensor([n], &rows.iter().map(|r| r.3).collect::<Vec<_>>());
-    let mut tokens = Tensor::<i32>::poisoned([n]).unwrap();
+    let mut tokens = poisoned::<i32, _>([n]);
     sample::launch(&logits, &params, &top_k, &seeds, &positions, &mut tokens).dims(bv).grid(n).run(stream).unwrap();
     tokens.as_slice().iter().map(|&t| usize::try_from(t).expect("no token was stored")).collect()
 }

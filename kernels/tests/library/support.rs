@@ -1,7 +1,7 @@
 //! Devices, random data, comparison.
 
 use half::{bf16, f16};
-use std::sync::LazyLock;
+use std::{cell::RefCell, sync::LazyLock};
 use tegula::{
     device::{Completion, EmulatedOptions, OracleOptions},
     ir::{Quant, layout::Layout},
@@ -63,9 +63,36 @@ impl Rng {
     }
 }
 
+thread_local! {
+    /// Where tensors that this thread makes lie, if not in the host's memory.
+    static PLACE: RefCell<Option<Device>> = const { RefCell::new(None) };
+}
+
+/// Tensors that this thread makes from now on lie where the device's kernels reach them.
+#[allow(dead_code, reason = "for devices with memory of their own: tests/gpu")]
+pub fn place_on(device: &Device) {
+    PLACE.set(Some(device.clone()));
+}
+
+fn place() -> Option<Device> {
+    PLACE.with_borrow(Option::clone)
+}
+
 /// A tensor of these values.
 pub fn tensor<T: Elem, const R: usize>(shape: [usize; R], values: &[T]) -> Tensor<T> {
-    Tensor::from_slice(shape, values).unwrap()
+    match place() {
+        Some(device) => device.tensor(shape, values).unwrap(),
+        None => Tensor::from_slice(shape, values).unwrap(),
+    }
+}
+
+/// An output: full of what is easily seen, see [`Tensor::poisoned`].
+pub fn poisoned<T: Elem, const R: usize>(shape: [usize; R]) -> Tensor<T> {
+    let host = Tensor::poisoned(shape).unwrap();
+    match place() {
+        Some(device) => device.tensor(shape, host.as_slice()).unwrap(),
+        None => host,
+    }
 }
 
 /// A GGUF tensor of `n` rows of `k` weights: random codes and scales, weights of the size of 1.
@@ -114,7 +141,11 @@ impl Weights {
     /// As the kernels of a device take them; packed by the CPU.
     pub fn packed(&self, stream: &Stream) -> PackedTensor {
         let layout = stream.device().layout();
-        tegula_kernels::pack::pack_as(layout, &CPU, self.quant, &self.gguf, self.k, self.n).unwrap()
+        let packed = tegula_kernels::pack::pack_as(layout, &CPU, self.quant, &self.gguf, self.k, self.n).unwrap();
+        match place() {
+            Some(device) => packed.to(&device).unwrap(),
+            None => packed,
+        }
     }
 }
 

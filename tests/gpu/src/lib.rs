@@ -1,8 +1,7 @@
 //! What runs on a machine with a GPU: see README.md.
 //!
-//! - [`raw`]: PTX on a GPU or on the emulator; [`instructions`]: what each instruction does there; [`truth`]: tables of it;
-//! - `kernels`: every kernel beside float64; `timings`: how long they take, beside peers;
-//! - [`parts`]: what a child process does; [`parent`]: children, budgets, the report.
+//! This library runs PTX as it is ([`raw`]) and knows what each instruction is asked ([`instructions`]), and keeps the
+//! answers ([`truth`]). The program, `gpu`, does that on a device, runs every kernel beside float64, and times them.
 
 pub mod instructions;
 pub mod raw;

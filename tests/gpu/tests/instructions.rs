@@ -125,7 +125,10 @@ fn assemble(ptxas: &Path, level: Level, name: &str, text: &str) -> String {
 #[test]
 fn ptxas_takes_every_case() {
     let Some(ptxas) = ptxas() else {
-        assert!(std::env::var_os("TEGULA_PTXAS_REQUIRED").is_none(), "TEGULA_PTXAS_REQUIRED is set, and there is no ptxas");
+        assert!(
+            std::env::var_os("TEGULA_PTXAS_REQUIRED").is_none(),
+            "TEGULA_PTXAS_REQUIRED is set, and there is no ptxas"
+        );
         skip::skip("PTX of the instructions' cases is not assembled: no ptxas (./x setup --nvidia)");
         return;
     };

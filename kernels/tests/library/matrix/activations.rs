@@ -86,7 +86,7 @@ fn norms(stream: &Stream, m: &mut Measure) {
             let x: Vec<f32> = (0..rows).flat_map(|r| rng.floats(n, 10f32.powi(3 - r % 7))).collect();
             let want: Vec<f64> = x.chunks(n).flat_map(|x| norm(x, &weight)).collect();
             let rows = rows as usize;
-            let mut y = Tensor::<f32>::poisoned([rows, n]).unwrap();
+            let mut y = poisoned::<f32, _>([rows, n]);
             rms_norm::launch(&tensor([rows, n], &x), &tensor([1, n], &weight), &mut y, EPS)
                 .dims(n)
                 .grid(rows)
@@ -104,7 +104,7 @@ fn norms_of_rows(stream: &Stream, m: &mut Measure) {
     for chosen in [&[][..], &[16], &[16, 0, 3, 3, 9]] {
         let want: Vec<f64> = chosen.iter().flat_map(|&r| norm(&x[r as usize * n..][..n], &weight)).collect();
         let count = chosen.len();
-        let mut y = Tensor::<f32>::poisoned([count, n]).unwrap();
+        let mut y = poisoned::<f32, _>([count, n]);
         rms_norm_rows::launch(&tensor([rows, n], &x), &tensor([1, n], &weight), &tensor([count], chosen), &mut y, EPS)
             .dims(n)
             .grid(count)
@@ -130,7 +130,7 @@ fn swiglus(stream: &Stream, m: &mut Measure) {
         for rows in [0, 1, 3, 17] {
             let x = gates(rows, n, &mut rng);
             let want = silu_up(&x, n);
-            let mut y = Tensor::<f32>::poisoned([rows, n]).unwrap();
+            let mut y = poisoned::<f32, _>([rows, n]);
             swiglu::launch(&tensor([rows, 2 * n], &x), &mut y).dims(n).grid(rows).run(stream).unwrap();
             m.near(&format!("{rows} × {n}"), y.as_slice(), &want, relative(&want, SWIGLU_BOUND));
         }
@@ -154,9 +154,9 @@ impl Groups {
             bits,
             rows,
             groups,
-            codes: Tensor::poisoned([r, 32 * groups]).unwrap(),
-            scales: Tensor::poisoned([r, groups]).unwrap(),
-            sums: Tensor::poisoned([r, groups]).unwrap(),
+            codes: poisoned([r, 32 * groups]),
+            scales: poisoned([r, groups]),
+            sums: poisoned([r, groups]),
         }
     }
 

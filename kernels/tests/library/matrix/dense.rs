@@ -101,7 +101,7 @@ fn adds<T: Number>(stream: &Stream, m: &mut Measure, of: fn(f64) -> T) {
     let mut rng = Rng(101);
     for n in [0, 1, 2, 63, 64, 65, 127, 331] {
         let ((a, x), (b, y)) = (random(n, 3.0, &mut rng, of), random(n, 3.0, &mut rng, of));
-        let mut z = Tensor::<T>::poisoned([n]).unwrap();
+        let mut z = poisoned::<T, _>([n]);
         vector_add::launch(&tensor([n], &a), &tensor([n], &b), &mut z).dims(64).run(stream).unwrap();
         let want: Vec<T> = x.iter().zip(&y).map(|(x, y)| of(x + y)).collect();
         m.exact(&format!("{n}"), z.as_slice(), &want);
@@ -122,7 +122,7 @@ fn softmaxes<T: Number>(stream: &Stream, m: &mut Measure, of: fn(f64) -> T, unit
                 x.iter().map(move |x| (x - largest).exp() / sum)
             })
             .collect();
-        let mut y = Tensor::<T>::poisoned([rows, n]).unwrap();
+        let mut y = poisoned::<T, _>([rows, n]);
         softmax::launch(&tensor([rows, n], &x), &mut y).dims(128).grid(rows).run(stream).unwrap();
         // Below its normal numbers a type has a fixed step.
         let least = if unit == F16 { 6.2e-5 } else { 1e-37 };
@@ -141,7 +141,7 @@ fn products<T: Number>(stream: &Stream, measure: &mut Measure, of: fn(f64) -> T,
             (0..m * n).map(|i| (0..k).map(|q| f(x[i / n * k + q] * y[q * n + i % n])).sum()).collect()
         };
         let (want, sizes) = (sums(|p| p), sums(f64::abs));
-        let mut c = Tensor::<T>::poisoned([m, n]).unwrap();
+        let mut c = poisoned::<T, _>([m, n]);
         matmul::launch(&tensor([m, k], &a), &tensor([k, n], &b), &mut c).dims(32, 32, 32).run(stream).unwrap();
         measure.near(&format!("{m} × {n} × {k}"), &single(c.as_slice()), &want, |i| Allowed {
             unit: sizes[i].max(1e-30) * unit,

@@ -52,7 +52,7 @@ fn adds(stream: &Stream, m: &mut Measure) {
     let mut rng = Rng(140);
     for n in [0, 1, 127, 128, 129, 331] {
         let (a, b) = (rng.floats(n, 3.0), rng.floats(n, 3.0));
-        let mut c = Tensor::<f32>::poisoned([n]).unwrap();
+        let mut c = poisoned::<f32, _>([n]);
         vector_add::vector_add::launch(&tensor([n], &a), &tensor([n], &b), &mut c).dims(128).run(stream).unwrap();
         let want: Vec<f32> = a.iter().zip(&b).map(|(a, b)| (f64::from(*a) + f64::from(*b)) as f32).collect();
         m.exact(&format!("{n}"), c.as_slice(), &want);
@@ -72,7 +72,7 @@ fn softmaxes(stream: &Stream, m: &mut Measure) {
                 e.into_iter().map(move |e| e / sum)
             })
             .collect();
-        let mut y = Tensor::<f32>::poisoned([rows, n]).unwrap();
+        let mut y = poisoned::<f32, _>([rows, n]);
         softmax::softmax::launch(&tensor([rows, n], &x), &mut y).dims(128).grid(rows).run(stream).unwrap();
         m.near(&format!("{rows} × {n}"), y.as_slice(), &want, |i| Allowed {
             unit: want[i] * F32,
@@ -90,7 +90,7 @@ fn products(stream: &Stream, measure: &mut Measure) {
             (0..m * n).map(|i| (0..k).map(|q| f(x[i / n * k + q] * y[q * n + i % n])).sum()).collect()
         };
         let (want, sizes) = (sums(|p| p), sums(f64::abs));
-        let mut c = Tensor::<f32>::poisoned([m, n]).unwrap();
+        let mut c = poisoned::<f32, _>([m, n]);
         matmul::matmul::launch(&tensor([m, k], &a), &tensor([k, n], &b), &mut c).dims(32, 32, 16).run(stream).unwrap();
         measure.near(&format!("{m} × {n} × {k}"), c.as_slice(), &want, |i| Allowed {
             unit: sizes[i] * F32,
@@ -116,7 +116,7 @@ fn layer_norms(stream: &Stream, m: &mut Measure) {
                 sizes.push((x.abs() + size) / deviation * w.abs() + b.abs());
             }
         }
-        let mut y = Tensor::<f32>::poisoned([rows, n]).unwrap();
+        let mut y = poisoned::<f32, _>([rows, n]);
         layer_norm::layer_norm::launch(&tensor([rows, n], &x), &tensor([n], &weight), &tensor([n], &bias), &mut y, eps)
             .dims(128)
             .grid(rows)
@@ -133,7 +133,7 @@ fn dropouts(stream: &Stream, m: &mut Measure) {
     let mut rng = Rng(144);
     for (n, p) in [(0, 0.5f32), (1, 0.0), (127, 0.3), (129, 0.75), (331, 1.0 / 3.0)] {
         let (x, seed) = (rng.floats(n, 3.0), rng.bits());
-        let mut y = Tensor::<f32>::poisoned([n]).unwrap();
+        let mut y = poisoned::<f32, _>([n]);
         dropout::dropout::launch(&tensor([n], &x), &mut y, p, seed).dims(128).run(stream).unwrap();
         // Uniform numbers in 24 bits; 1 − p is exact in float64 and rounded once, and so is the quotient.
         let kept = |i: usize| f64::from(sample::philox(seed, i as u64) >> 8) / 16_777_216.0 >= f64::from(p);
@@ -165,7 +165,7 @@ fn attentions(stream: &Stream, m: &mut Measure) {
                 scores.push(most);
             }
         }
-        let mut o = Tensor::<f32>::poisoned([heads, n, d]).unwrap();
+        let mut o = poisoned::<f32, _>([heads, n, d]);
         let [q, k, v] = [q, k, v].map(|t| tensor([heads, n, d], &t));
         flash_attention::flash::launch(&q, &k, &v, &mut o, scale)
             .dims(16, 32, d)

@@ -63,9 +63,9 @@ fn turns(stream: &Stream, m: &mut Measure, pairs: Pairs) {
                 let parts = if second { [x(a) * sin, x(b) * cos] } else { [x(a) * cos, -x(b) * sin] };
                 (parts.iter().sum(), parts.iter().map(|p| p.abs()).sum())
             };
-            let mut q = Tensor::<f32>::poisoned([tokens, heads.q * d]).unwrap();
-            let mut k = Tensor::<f16>::poisoned([BLOCKS, kv, d, BLOCK]).unwrap();
-            let mut v = Tensor::<f16>::poisoned([BLOCKS, kv, BLOCK, d]).unwrap();
+            let mut q = poisoned::<f32, _>([tokens, heads.q * d]);
+            let mut k = poisoned::<f16, _>([BLOCKS, kv, d, BLOCK]);
+            let mut v = poisoned::<f16, _>([BLOCKS, kv, BLOCK, d]);
             rope_and_cache::launch(
                 &tensor([tokens, width], &qkv),
                 &tensor([POSITIONS, hd], &cos),

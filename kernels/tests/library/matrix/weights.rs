@@ -68,7 +68,7 @@ const ROWS: [usize; 5] = [0, 1, 2, 7, 9];
 
 fn held(m: usize, n: usize, residual: bool, rng: &mut Rng) -> (Vec<f32>, Tensor<f32>) {
     if !residual {
-        return (vec![], Tensor::poisoned([m, n]).unwrap());
+        return (vec![], poisoned([m, n]));
     }
     let held = rng.floats(m * n, 3.0);
     let y = tensor([m, n], &held);
@@ -163,7 +163,7 @@ fn embeddings(stream: &Stream, m: &mut Measure) {
             let tokens: Vec<i32> = (0..rows).map(|i| if i == 3 { N as i32 - 1 } else { rng.below(N) as i32 }).collect();
             let rows_of = tokens.iter().flat_map(|&t| weights[t as usize * h..][..h].iter().copied());
             let wanted: Vec<Weight> = rows_of.collect();
-            let mut y = Tensor::<f32>::poisoned([rows, h]).unwrap();
+            let mut y = poisoned::<f32, _>([rows, h]);
             embed::launch(&packed, &tensor([rows], &tokens), &mut y).dims(h).grid(rows).run(stream).unwrap();
             let want: Vec<f64> = wanted.iter().map(|w| w.value()).collect();
             m.near(&format!("{quant}, {rows} rows"), y.as_slice(), &want, weight_bound(&wanted));

@@ -51,11 +51,13 @@ pub(super) fn cases() -> Vec<Case> {
     ] {
         out.push(one(op, level, ("b16", samples::all(16)), unit, Ulp(4)));
     }
-    let pairs: Vec<(&str, Vec<u64>)> =
-        samples::floats(8, 23, 2, 6000, 20).into_iter().map(|c| ("b32", c)).collect();
-    for (name, tolerance) in
-        [("div.approx.f32", Order), ("div.approx.ftz.f32", Order), ("div.full.f32", Ulp(3)), ("div.full.ftz.f32", Ulp(3))]
-    {
+    let pairs: Vec<(&str, Vec<u64>)> = samples::floats(8, 23, 2, 6000, 20).into_iter().map(|c| ("b32", c)).collect();
+    for (name, tolerance) in [
+        ("div.approx.f32", Order),
+        ("div.approx.ftz.f32", Order),
+        ("div.full.f32", Ulp(3)),
+        ("div.full.ftz.f32", Ulp(3)),
+    ] {
         out.push(map(FAMILY, name, Sm80, &format!("{name} %d, %a, %b;"), &pairs, "b32", F32, tolerance));
     }
     out

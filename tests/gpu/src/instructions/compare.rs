@@ -65,9 +65,9 @@ impl Differences {
     /// For the report.
     pub fn json(&self, case: &Case) -> Value {
         let digits = case.unit.bits() as usize / 4;
-        let first = self.first.iter().map(|(i, d, e)| {
-            json!({ "index": i, "device": format!("{d:0digits$x}"), "emulator": format!("{e:0digits$x}") })
-        });
+        let first = self.first.iter().map(
+            |(i, d, e)| json!({ "index": i, "device": format!("{d:0digits$x}"), "emulator": format!("{e:0digits$x}") }),
+        );
         json!({
             "cases": self.cases,
             "differences": self.different,

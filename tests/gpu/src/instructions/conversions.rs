@@ -150,7 +150,8 @@ fn from_integers(out: &mut Vec<Case>) {
         let v = of(if from == "b64" { 64 } else { 32 });
         out.push(one(name, Sm80, (from, v), to, Unit::Bits(bits)));
     }
-    let inputs = [("b32", of(32)), ("b32", of(32).into_iter().rev().collect()), ("b32", vec![0x0102_0304, 0x7fff_8000])];
+    let inputs =
+        [("b32", of(32)), ("b32", of(32).into_iter().rev().collect()), ("b32", vec![0x0102_0304, 0x7fff_8000])];
     for ty in ["s8", "u8"] {
         let name = format!("cvt.pack.sat.{ty}.s32.b32");
         let body = format!("{name} %d, %a, %b, %c;");

@@ -34,12 +34,13 @@ fn plain(out: &mut Vec<Case>) {
   cp.async.commit_group; cp.async.wait_group 0; bar.sync 0; mad.lo.u32 %r5, %t, 4, %r1; add.s64 %x3, %o, 0;
   mul.wide.u32 %x1, %t, 4; add.s64 %x3, %o, %x1;{}",
                 bytes / 4,
-                (0..bytes / 4).fold(String::new(), |s, i| s
-                    + &format!(" ld.shared.b32 %r6, [%r5+{0}]; st.global.b32 [%x3+{0}], %r6;", i * 512))
+                (0..bytes / 4).fold(String::new(), |s, i| s + &format!(
+                    " ld.shared.b32 %r6, [%r5+{0}]; st.global.b32 [%x3+{0}], %r6;",
+                    i * 512
+                ))
             );
             let input = words((0..512u32).map(|i| i.wrapping_mul(2_654_435_761)));
-            let name =
-                format!("cp.async.{cache}.shared.global {bytes}{}", if short { ", cut short" } else { "" });
+            let name = format!("cp.async.{cache}.shared.global {bytes}{}", if short { ", cut short" } else { "" });
             out.push(block(FAMILY, &name, Sm80, 128, &body, vec![input], bytes * 128, Unit::Bits(32)));
         }
     }
@@ -103,13 +104,11 @@ fn numbered(bytes: usize) -> Vec<u8> {
 }
 
 fn tensors(out: &mut Vec<Case>) {
-    let swizzles =
-        [(Swizzle::None, 64), (Swizzle::B32, 32), (Swizzle::B64, 64), (Swizzle::B128, 128)].map(|(s, span)| (s, span as u32));
-    for (element, label, fill) in [
-        (Element::Bf16, "bf16", Fill::Zero),
-        (Element::U8, "u8", Fill::Zero),
-        (Element::F32, "f32", Fill::Nan),
-    ] {
+    let swizzles = [(Swizzle::None, 64), (Swizzle::B32, 32), (Swizzle::B64, 64), (Swizzle::B128, 128)]
+        .map(|(s, span)| (s, span as u32));
+    for (element, label, fill) in
+        [(Element::Bf16, "bf16", Fill::Zero), (Element::U8, "u8", Fill::Zero), (Element::F32, "f32", Fill::Nan)]
+    {
         for (swizzle, span) in swizzles {
             let size = element.bytes() as u32;
             let inner = span / size;
@@ -120,7 +119,9 @@ fn tensors(out: &mut Vec<Case>) {
             map.fill = fill;
             let array = numbered((stride * 40) as usize);
             // Inside; over the left and upper edge; over the right and lower edge.
-            for (place, x, y) in [("inside", inner as i32 / 2, 3), ("before", -(inner as i32 / 2), -5), ("past", 2 * inner as i32, 30)] {
+            for (place, x, y) in
+                [("inside", inner as i32 / 2, 3), ("before", -(inner as i32 / 2), -5), ("past", 2 * inner as i32, 30)]
+            {
                 let name = format!("cp.async.bulk.tensor.2d load of {label}, {swizzle:?}, {place}");
                 let body = format!(
                     "mov.u32 %c0, {x}; mov.u32 %c1, {y};
@@ -163,6 +164,13 @@ fn tensors(out: &mut Vec<Case>) {
             map.tile_bytes(),
             coordinates.join(", ")
         );
-        out.push(mapped(&format!("cp.async.bulk.tensor.{rank}d load of s32"), Sm90, map, numbered(bytes), &body, false));
+        out.push(mapped(
+            &format!("cp.async.bulk.tensor.{rank}d load of s32"),
+            Sm90,
+            map,
+            numbered(bytes),
+            &body,
+            false,
+        ));
     }
 }

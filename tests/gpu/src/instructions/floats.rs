@@ -33,7 +33,9 @@ pub(super) fn cases() -> Vec<Case> {
     let mut out = vec![];
     for ty in [SINGLE, DOUBLE] {
         for mode in ["rn", "rz", "rm", "rp"] {
-            for (name, operands) in [("add", 2), ("sub", 2), ("mul", 2), ("fma", 3), ("div", 2), ("rcp", 1), ("sqrt", 1)] {
+            for (name, operands) in
+                [("add", 2), ("sub", 2), ("mul", 2), ("fma", 3), ("div", 2), ("rcp", 1), ("sqrt", 1)]
+            {
                 op(&mut out, &format!("{name}.{mode}"), ty, Sm80, operands);
             }
         }
@@ -45,7 +47,8 @@ pub(super) fn cases() -> Vec<Case> {
             op(&mut out, name, ty, Sm80, 2);
         }
     }
-    for name in ["add.rn.ftz", "mul.rn.ftz", "add.rn.sat", "mul.rn.sat", "div.rn.ftz", "min.NaN", "max.NaN", "max.ftz"] {
+    for name in ["add.rn.ftz", "mul.rn.ftz", "add.rn.sat", "mul.rn.sat", "div.rn.ftz", "min.NaN", "max.NaN", "max.ftz"]
+    {
         op(&mut out, name, SINGLE, Sm80, 2);
     }
     for name in ["fma.rn.ftz", "fma.rn.sat", "fma.rn.ftz.sat"] {

@@ -17,7 +17,8 @@ fn list(prefix: &str, n: usize) -> String {
 pub(super) fn cases() -> Vec<Case> {
     let mut out = vec![];
     // 1 KiB of shared memory in which every 16-bit element is its own number.
-    let fill = ".shared .align 128 .b8 tile[1024]; .reg .b32 %s<9>, %v<4>; .reg .b16 %h; .reg .b64 %x<3>; .reg .pred %q;
+    let fill =
+        ".shared .align 128 .b8 tile[1024]; .reg .b32 %s<9>, %v<4>; .reg .b16 %h; .reg .b64 %x<3>; .reg .pred %q;
   mov.u32 %s0, tile; mov.u32 %s1, %t; mov.u32 %s2, 0;
   FILL: mad.lo.u32 %s3, %s2, 32, %s1; cvt.u16.u32 %h, %s3; mad.lo.u32 %s4, %s3, 2, %s0; st.shared.b16 [%s4], %h;
   add.u32 %s2, %s2, 1; setp.lt.u32 %q, %s2, 16; @%q bra FILL; bar.sync 0;

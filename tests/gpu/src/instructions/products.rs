@@ -153,10 +153,34 @@ pub(super) fn operands(
             (Kind::Special, _) => {
                 let f16 = sum == Sum::F16;
                 match r.below(20) {
-                    0 => if f16 { 0x7c00 } else { 0x7f80_0000 },
-                    1 => if f16 { 0xfc00 } else { 0xff80_0000 },
-                    2 => if f16 { 0x7d55 } else { 0x7f95_5555 },
-                    3 => if f16 { 0x8000 } else { 0x8000_0000 },
+                    0 => {
+                        if f16 {
+                            0x7c00
+                        } else {
+                            0x7f80_0000
+                        }
+                    }
+                    1 => {
+                        if f16 {
+                            0xfc00
+                        } else {
+                            0xff80_0000
+                        }
+                    }
+                    2 => {
+                        if f16 {
+                            0x7d55
+                        } else {
+                            0x7f95_5555
+                        }
+                    }
+                    3 => {
+                        if f16 {
+                            0x8000
+                        } else {
+                            0x8000_0000
+                        }
+                    }
                     _ => sum.encode(plain(r)),
                 }
             }
@@ -196,7 +220,8 @@ pub(super) fn operands(
         }
         for (i, c) in c.iter_mut().enumerate() {
             let distance = (i + trial * 7) as i32 % 62 - 31;
-            let size = if sum == Sum::F16 { f64::from(distance.clamp(-14, 14)).exp2() } else { f64::from(distance).exp2() };
+            let size =
+                if sum == Sum::F16 { f64::from(distance.clamp(-14, 14)).exp2() } else { f64::from(distance).exp2() };
             *c = sum.encode(size * (1.0 + (trial as f64 + 1.0) / 64.0));
         }
     }
@@ -244,8 +269,7 @@ fn mma(ta: Operand, tb: Operand, sum: Sum, k: usize, kind: Kind, satfinite: bool
     }
     let saturate = if satfinite { ".satfinite" } else { "" };
     let d = sum.name();
-    let instruction =
-        format!("mma.sync.aligned.m16n8k{k}.row.col{saturate}.{d}.{}.{}.{d}", ta.name, tb.name);
+    let instruction = format!("mma.sync.aligned.m16n8k{k}.row.col{saturate}.{d}.{}.{}.{d}", ta.name, tb.name);
     let mut body = format!(
         ".reg .b32 %a<{na}>, %b<{nb}>, %c<{nc}>, %w, %l, %r<4>; .reg .b64 %x<5>;
   mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; shr.u32 %w, %r2, 5; mad.lo.u32 %w, %r1, 4, %w; and.b32 %l, %r2, 31;\n"

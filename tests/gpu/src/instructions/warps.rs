@@ -53,11 +53,7 @@ pub(super) fn cases() -> Vec<Case> {
         out.push(lanes(&format!("vote.sync.{mode}.pred"), Sm80, &body));
     }
     out.push(lanes("match.any.sync.b32", Sm80, "match.any.sync.b32 %d, %b, -1;"));
-    out.push(lanes(
-        "match.any.sync.b64",
-        Sm80,
-        "mov.b64 %x1, {%b, %b}; match.any.sync.b64 %d, %x1, -1;",
-    ));
+    out.push(lanes("match.any.sync.b64", Sm80, "mov.b64 %x1, {%b, %b}; match.any.sync.b64 %d, %x1, -1;"));
     let all = format!("{warp} match.all.sync.b32 %d|%p1, %r4, -1; @%p1 xor.b32 %d, %d, 77;");
     out.push(lanes("match.all.sync.b32", Sm80, &all));
     for (op, types) in [("add", &["u32", "s32"][..]), ("min", &["u32", "s32"]), ("max", &["u32", "s32"])] {
@@ -66,7 +62,11 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     for op in ["and", "or", "xor"] {
-        out.push(lanes(&format!("redux.sync.{op}.b32"), Sm80, &format!("{} redux.sync.{op}.b32 %d, %r5, -1;", "or.b32 %r5, %a, 0xff0ff0;")));
+        out.push(lanes(
+            &format!("redux.sync.{op}.b32"),
+            Sm80,
+            &format!("{} redux.sync.{op}.b32 %d, %r5, -1;", "or.b32 %r5, %a, 0xff0ff0;"),
+        ));
     }
     let elect = "elect.sync %r3|%p1, -1; selp.u32 %d, 5, 0, %p1; add.s32 %d, %d, %r3;";
     out.push(lanes("elect.sync", Sm90, elect));

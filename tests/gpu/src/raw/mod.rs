@@ -1,7 +1,9 @@
 //! Running PTX as it is: a module, arguments, sizes; on a GPU or on the emulator. What instructions do is found out so.
 
+mod cuda;
 mod emulated;
 
+pub use cuda::CudaRaw;
 pub use emulated::EmulatedRaw;
 
 use tegula_ptx::TensorMap;
