@@ -1,6 +1,7 @@
 //! The crate's front: modules, options, launches.
 
 use crate::{
+    arch::{self, Head},
     counters::Counters,
     decode,
     error::Error,
@@ -178,18 +179,14 @@ impl Module {
     pub fn parse(text: &str, target: &str) -> Result<Module, Error> {
         let ast = parse::parse(text)?;
         let wanted = ast.target.first().cloned().unwrap_or_default();
-        let arch = |name: &str| -> Option<(u32, bool)> {
-            let number = name.strip_prefix("sm_")?;
-            let plain = number.trim_end_matches(['a', 'f']);
-            Some((plain.parse().ok()?, plain.len() != number.len()))
-        };
-        let (Some(device), Some(module)) = (arch(target), arch(&wanted)) else {
+        let (Some(device), Some(module)) = (arch::parse(target), arch::parse(&wanted)) else {
             return Err(Error::new(1, format!("`{target}` or `{wanted}` is no architecture such as sm_80 or sm_90a")));
         };
         let runs = if module.1 { device == module || target == wanted } else { device.0 >= module.0 };
         if !runs {
             return Err(Error::new(1, format!("the module is for {wanted}, which a device of {target} cannot run")));
         }
+        Head::of(&ast)?;
         if ast.address_size == 32 {
             return Err(Error::new(1, "32-bit addresses are not supported: use .address_size 64"));
         }
@@ -202,7 +199,7 @@ impl Module {
         self.ast.functions.iter().filter(|f| f.entry).map(|f| f.name.as_str())
     }
 
-    /// Instructions of the module that the emulator does not know.
+    /// Instructions of the module that the emulator does not know, or that its `.version` or `.target` does not have.
     pub fn unknown(&self) -> Vec<Error> {
         decode::unknown(&self.ast)
     }

@@ -36,7 +36,10 @@
 // and masks read like the formulas of the PTX manual.
 #![allow(clippy::needless_range_loop, clippy::neg_cmp_op_on_partial_ord, clippy::precedence)]
 
+pub mod arch;
+pub mod cases;
 pub mod counters;
+pub mod coverage;
 pub mod decode;
 pub mod emulator;
 pub mod error;

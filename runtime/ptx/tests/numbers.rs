@@ -4,6 +4,7 @@
 mod common;
 use common::*;
 use std::collections::BTreeMap;
+use tegula_ptx::cases;
 
 /// CRC-32 (IEEE), as zlib's.
 fn crc32(bytes: &[u8]) -> u32 {
@@ -17,12 +18,6 @@ fn crc32(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// As `f32_inputs` of the script.
-fn f32_inputs() -> Vec<u64> {
-    let lows = [0, 1, 0x0fff, 0x1000, 0x1001, 0x7fff, 0x8000, 0x8001, 0xffff];
-    (0..65536u64).step_by(3).flat_map(|high| lows.map(|low| high << 16 | low)).collect()
-}
-
 #[test]
 fn conversions_agree_with_exact_tables() {
     let table: BTreeMap<&str, (usize, u32)> = include_str!("tables/conversions.tsv")
@@ -32,68 +27,14 @@ fn conversions_agree_with_exact_tables() {
             (f[0], (f[1].parse().unwrap(), u32::from_str_radix(f[2], 16).unwrap()))
         })
         .collect();
-    let all16: Vec<u64> = (0..65536).collect();
-    let all8: Vec<u64> = (0..256).collect();
-    let f32s = f32_inputs();
-    let low8 = "cvt.u16.u8 %d, %t1;";
-    let cases: Vec<(String, String, &str, &[u64], &str)> = [
-        ("f16_to_f32", "cvt.f32.f16 %d, %a;", "b16", &all16, "b32"),
-        ("bf16_to_f32", "cvt.f32.bf16 %d, %a;", "b16", &all16, "b32"),
-        ("e4m3_to_f16", "cvt.rn.f16x2.e4m3x2 %r6, %a; mov.b32 {%d, %t1}, %r6;", "b16", &all8, "b16"),
-        ("e5m2_to_f16", "cvt.rn.f16x2.e5m2x2 %r6, %a; mov.b32 {%d, %t1}, %r6;", "b16", &all8, "b16"),
-        ("f16_to_bf16", "cvt.rn.bf16.f16 %d, %a;", "b16", &all16, "b16"),
-        ("bf16_to_f16", "cvt.rn.f16.bf16 %d, %a;", "b16", &all16, "b16"),
-        ("f32_to_tf32_rna", "cvt.rna.tf32.f32 %d, %a;", "b32", &f32s, "b32"),
-    ]
-    .map(|(n, b, i, v, o): (&str, &str, &str, &Vec<u64>, &str)| {
-        (
-            n.to_string(),
-            b.to_string(),
-            if i == "b16" { "b16" } else { "b32" },
-            v.as_slice(),
-            if o == "b16" { "b16" } else { "b32" },
-        )
-    })
-    .into_iter()
-    .chain(["e4m3", "e5m2"].into_iter().flat_map(|t| {
-        let (f32s, all16) = (f32s.as_slice(), all16.as_slice());
-        [
-            (
-                format!("f16_to_{t}"),
-                format!("mov.b32 %r6, {{%a, %a}}; cvt.rn.satfinite.{t}x2.f16x2 %t1, %r6; {low8}"),
-                "b16",
-                all16,
-                "b8",
-            ),
-            // The low half comes from the second source; the first must not leak into it.
-            (
-                format!("f32_to_{t}"),
-                format!("cvt.rn.satfinite.{t}x2.f32 %t1, 0f42280000, %a; {low8}"),
-                "b32",
-                f32s,
-                "b8",
-            ),
-        ]
-    }))
-    .chain(["rn", "rz", "rm", "rp"].into_iter().flat_map(|m| {
-        let f32s = f32s.as_slice();
-        // rm and rp narrow through f64, which holds every f32.
-        let by = |t: &str| match m {
-            "rn" | "rz" => format!("cvt.{m}.{t}.f32 %d, %a;"),
-            _ => format!("cvt.f64.f32 %rd4, %a; cvt.{m}.{t}.f64 %d, %rd4;"),
-        };
-        ["f16", "bf16"].map(|t| (format!("f32_to_{t}_{m}"), by(t), "b32", f32s, "b16"))
-    }))
-    .collect();
+    let cases = cases::conversions();
     assert_eq!(cases.len(), table.len(), "every table is tested");
     for options in tiers() {
-        for (name, body, input, values, out) in &cases {
-            let (n, crc) = table[name.as_str()];
-            assert_eq!(values.len(), n, "{name}");
-            let got = map(body, &[(*input, values)], out, options.clone());
-            let width = out[1..].parse::<usize>().unwrap() / 8;
-            let bytes: Vec<u8> = got.iter().flat_map(|v| v.to_le_bytes()[..width].to_vec()).collect();
-            assert_eq!(crc32(&bytes), crc, "{name} ({body})");
+        for case in &cases {
+            let (n, crc) = table[case.name.as_str()];
+            assert_eq!(case.threads(), n, "{}", case.name);
+            let got = case.run(options.clone()).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+            assert_eq!(crc32(&got[0].bytes()), crc, "{} ({})", case.name, case.body);
         }
     }
 }
@@ -125,27 +66,15 @@ fn packed_conversions_put_the_first_source_high() {
 
 #[test]
 fn arithmetic_agrees_with_exact_tables() {
-    let mut groups: BTreeMap<(&str, &str, &str), Vec<(Vec<u64>, u64)>> = BTreeMap::new();
-    for line in include_str!("tables/arithmetic.tsv").lines() {
-        let f: Vec<&str> = line.split('\t').collect();
-        let operands = f[3].split(',').map(|x| u64::from_str_radix(x, 16).unwrap()).collect();
-        groups.entry((f[0], f[1], f[2])).or_default().push((operands, u64::from_str_radix(f[4], 16).unwrap()));
-    }
-    assert_eq!(groups.len(), 2 * 4 * 5 + 2 * 3);
+    let cases = cases::arithmetic();
+    assert_eq!(cases.len(), 2 * 4 * 5 + 2 * 3);
     for options in tiers() {
-        for ((op, mode, ty), cases) in &groups {
-            let width = match *ty {
-                "f64" => "b64",
-                "f32" => "b32",
-                _ => "b16",
-            };
-            let arity = cases[0].0.len();
-            let columns: Vec<Vec<u64>> = (0..arity).map(|i| cases.iter().map(|c| c.0[i]).collect()).collect();
-            let names = ["%a", "%b", "%c"][..arity].join(", ");
-            let inputs: Vec<(&str, &[u64])> = columns.iter().map(|c| (width, c.as_slice())).collect();
-            let got = map(&format!("{op}.{mode}.{ty} %d, {names};"), &inputs, width, options.clone());
-            for ((operands, want), got) in cases.iter().zip(got) {
-                assert_eq!(got, *want, "{op}.{mode}.{ty} {operands:x?}: {got:x}, not {want:x}");
+        for case in &cases {
+            let got = case.run(options.clone()).unwrap_or_else(|e| panic!("{}: {e}", case.name));
+            let truth = case.truth.as_ref().expect("the table has the result");
+            for (i, (got, want)) in got[0].values.iter().zip(truth).enumerate() {
+                let operands: Vec<u64> = case.inputs.iter().map(|c| c.values[i]).collect();
+                assert_eq!(got, want, "{} {operands:x?}: {got:x}, not {want:x}", case.name);
             }
         }
     }
@@ -237,7 +166,7 @@ fn floats_to_integers_saturate_and_round_as_asked() {
         [("rni", f32::round_ties_even), ("rzi", f32::trunc), ("rmi", f32::floor), ("rpi", f32::ceil)];
     for options in tiers() {
         for (mode, f) in round {
-            let go = |ty: &str, out: &str| {
+            let go = |ty: &str, out: &'static str| {
                 map(&format!("cvt.{mode}.{ty}.f32 %d, %a;"), &[("b32", &bits)], out, options.clone())
             };
             // Rust's `as` saturates and takes NaN to 0.
@@ -281,8 +210,8 @@ fn integers_to_floats_and_to_each_other() {
     ]);
     let low: Vec<u64> = v.iter().map(|x| x & 0xffff_ffff).collect();
     for options in tiers() {
-        let go64 = |op: &str, out: &str| map(&format!("{op} %d, %a;"), &[("b64", &v)], out, options.clone());
-        let go32 = |op: &str, out: &str| map(&format!("{op} %d, %a;"), &[("b32", &low)], out, options.clone());
+        let go64 = |op: &str, out: &'static str| map(&format!("{op} %d, %a;"), &[("b64", &v)], out, options.clone());
+        let go32 = |op: &str, out: &'static str| map(&format!("{op} %d, %a;"), &[("b32", &low)], out, options.clone());
         let check = |got: Vec<u64>, want: &dyn Fn(u64) -> u64, from: &[u64], what: &str| {
             for (x, got) in from.iter().zip(got) {
                 assert_eq!(got, want(*x), "{what} {x:x}");

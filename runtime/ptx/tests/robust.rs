@@ -7,7 +7,7 @@ use tegula_ptx::{Module, exec::lanes::Tier};
 
 const SAMPLE: &str = "
 .version 8.0
-.target sm_80
+.target sm_90a
 .address_size 64
 .file 1 \"a.rs\"
 .global .align 4 .b8 text[4] = {1, 2, 3, 4};
@@ -48,7 +48,7 @@ fn try_all(text: &str) {
 
 #[test]
 fn the_sample_itself_decodes() {
-    let module = Module::parse(SAMPLE, "sm_80").unwrap();
+    let module = Module::parse(SAMPLE, "sm_90a").unwrap();
     module.program("k", Tier::best()).unwrap_or_else(|e| panic!("{e}"));
 }
 

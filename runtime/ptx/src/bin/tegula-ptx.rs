@@ -1,5 +1,5 @@
 //! `tegula-ptx check FILE...` says whether the emulator knows everything that PTX files hold; `tegula-ptx bench` times
-//! warp instructions.
+//! warp instructions; `tegula-ptx coverage` lists the supported instructions; `tegula-ptx cases FOLDER` writes the instruction tests as PTX files.
 
 use std::{process::ExitCode, time::Instant};
 use tegula_ptx::{Emulator, Grid, Module, Options, Param, exec::lanes::Tier};
@@ -15,11 +15,31 @@ fn main() -> ExitCode {
             if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Some("bench") => bench(),
+        Some("coverage") => {
+            print!("{}", tegula_ptx::coverage::table());
+            ExitCode::SUCCESS
+        }
+        Some("cases") if args.len() == 2 => write_cases(&args[1]),
         _ => {
-            eprintln!("usage: tegula-ptx check FILE...\n       tegula-ptx bench");
+            eprintln!(
+                "usage: tegula-ptx check FILE...\n       tegula-ptx bench\n       tegula-ptx coverage\n       tegula-ptx cases FOLDER"
+            );
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes the instruction cases as PTX files, for ptxas to look at.
+fn write_cases(folder: &str) -> ExitCode {
+    for (i, case) in tegula_ptx::cases::all().iter().enumerate() {
+        let target = case.need.target();
+        let path = format!("{folder}/{i:03}.{target}.ptx");
+        if let Err(error) = std::fs::write(&path, format!("// {}\n{}", case.name, case.text(&target))) {
+            eprintln!("{path}: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// Parses a file, lists unknown instructions and decodes every kernel.
@@ -107,25 +127,24 @@ const WGMMA: &str = "wgmma.fence.sync.aligned;
 
 fn bench() -> ExitCode {
     println!(
-        "{:20} {:>10} {:>10} {:>10}   ns per warp instruction (GFLOP/s), one core",
-        "", "fast", "strict", "portable"
+        "{:20} {:>10} {:>17} {:>17} {:>17}   ns per warp instruction (GFLOP/s), one core",
+        "", "strict/fast", "fast", "strict", "portable"
     );
     let strict = Options { threads: 1, ..Options::default() };
     let fast = Options { threads: 1, ..Options::fast() };
     let portable = Options { portable: true, ..fast.clone() };
     for (name, text) in TIMED {
-        print!("{name:20}");
-        for options in [&fast, &strict, &portable] {
-            match time(text, options) {
-                Ok((ns, 0)) => print!(" {ns:10.1}"),
-                Ok((ns, flops)) => print!(" {ns:10.1} ({:4.1})", flops as f64 / ns),
-                Err(error) => {
-                    println!(" {error}");
-                    break;
+        match [&fast, &strict, &portable].map(|options| time(text, options)) {
+            [Ok(fast), Ok(strict), Ok(portable)] => {
+                print!("{name:20} {:>11.2}", strict.0 / fast.0);
+                for (ns, flops) in [fast, strict, portable] {
+                    let rate = if flops > 0 { format!("({:4.1})", flops as f64 / ns) } else { String::new() };
+                    print!(" {ns:10.1} {rate:6}");
                 }
+                println!();
             }
+            times => println!("{name:20} {:?}", times.into_iter().find_map(Result::err)),
         }
-        println!();
     }
     ExitCode::SUCCESS
 }

@@ -50,6 +50,8 @@ pub struct Facts {
 pub struct Callee {
     /// Index of its first instruction; None for one without a body.
     pub start: Option<u32>,
+    /// One past its last instruction.
+    pub end: u32,
     /// Local addresses and bytes of its parameters.
     pub params: Vec<(u64, usize)>,
     /// Of its return values.

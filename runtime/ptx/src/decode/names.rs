@@ -33,6 +33,10 @@ pub enum Meaning {
     Targets(Vec<u32>),
     /// A function of the module.
     Function(usize),
+    /// What a call through a register passes: bytes of each result and each parameter.
+    Prototype(Vec<usize>, Vec<usize>),
+    /// Functions that a call through a register may reach.
+    Callees(Vec<String>),
     /// A special register that stays the same.
     Special(Special),
     /// A special register that changes: `%clock`, `%globaltimer`.

@@ -8,6 +8,7 @@ use super::{
     order::Order,
 };
 use crate::{
+    arch::Head,
     counters::Kind,
     error::Error,
     exec::{
@@ -140,19 +141,36 @@ pub fn decode(module: &ast::Module, text: &str, entry: &str, tier: Tier) -> Resu
     })
 }
 
-/// Every instruction of every kernel and function that has no form: line and message.
+/// The form of an instruction that the module's `.version` and `.target` have.
+fn allowed(head: &Head, inst: &ast::Inst) -> Result<(&'static Form, Quals), Error> {
+    let form = form::find(&inst.opcode, &inst.quals, inst.line)?;
+    head.check(inst)?;
+    for operand in &inst.operands {
+        if let Operand::Name(name) = operand {
+            head.check_register(name, inst.line)?;
+        }
+    }
+    Ok(form)
+}
+
+/// Every instruction of every kernel and function that has no form, or none in this module: line and message.
 pub fn unknown(module: &ast::Module) -> Vec<Error> {
-    fn visit(stmts: &[Stmt], out: &mut Vec<Error>) {
+    fn visit(stmts: &[Stmt], head: &Head, out: &mut Vec<Error>) {
         for stmt in stmts {
             match stmt {
-                Stmt::Scope(inner) => visit(inner, out),
-                Stmt::Inst(inst) => out.extend(form::find(&inst.opcode, &inst.quals, inst.line).err()),
+                Stmt::Scope(inner) => visit(inner, head, out),
+                Stmt::Inst(inst) => out.extend(allowed(head, inst).err()),
                 _ => {}
             }
         }
     }
     let mut out = Vec::new();
-    module.functions.iter().filter_map(|f| f.body.as_ref()).for_each(|body| visit(body, &mut out));
+    match Head::of(module) {
+        Ok(head) => {
+            module.functions.iter().filter_map(|f| f.body.as_ref()).for_each(|body| visit(body, &head, &mut out))
+        }
+        Err(error) => out.push(error),
+    }
     out
 }
 
@@ -252,6 +270,13 @@ impl<'a> Layout<'a> {
                     self.stmts(inner, scope)?;
                 }
                 Stmt::Targets { name, labels } => lists.push((name, labels)),
+                Stmt::Prototype { name, returns, params } => {
+                    let bytes = |list: &[ast::Variable]| list.iter().map(ast::Variable::bytes).collect();
+                    self.names.define(scope, name, Meaning::Prototype(bytes(returns), bytes(params)), 0)?;
+                }
+                Stmt::Callees { name, functions } => {
+                    self.names.define(scope, name, Meaning::Callees(functions.clone()), 0)?;
+                }
                 Stmt::Inst(inst) => {
                     self.mentioned(inst, scope)?;
                     self.items.push(Item { scope, inst: Some(inst), line: inst.line });
@@ -274,19 +299,8 @@ impl<'a> Layout<'a> {
     /// Gives module-scope shared variables that an instruction names their place.
     fn mentioned(&mut self, inst: &'a ast::Inst, scope: usize) -> Result<(), Error> {
         let mut named: Vec<&'a str> = Vec::new();
-        fn visit<'o>(operand: &'o Operand, out: &mut Vec<&'o str>) {
-            match operand {
-                Operand::Name(n) | Operand::Offset(n, _) => out.push(n),
-                Operand::Address { base, rest, .. } => {
-                    out.extend(base.as_deref());
-                    rest.iter().for_each(|o| visit(o, out));
-                }
-                Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|o| visit(o, out)),
-                _ => {}
-            }
-        }
-        inst.operands.iter().for_each(|o| visit(o, &mut named));
-        for name in named.into_iter().filter(|n| !n.starts_with('%')) {
+        inst.operands.iter().for_each(|o| names_in(o, &mut named));
+        for name in named {
             let shared = self.module.variables.iter().find(|v| v.space == Space::Shared && v.name == name);
             if let Some(v) = shared
                 && self.names.find(scope, name).is_none()
@@ -305,13 +319,29 @@ impl<'a> Layout<'a> {
         let mut todo: Vec<&'a ast::Function> = vec![kernel];
         let mut calls: HashMap<&str, Vec<&str>> = HashMap::new();
         while let Some(f) = todo.pop() {
-            let mut named = Vec::new();
+            let (mut named, mut called) = (Vec::new(), Vec::new());
             f.body.iter().for_each(|b| mentions(b, &mut named));
+            f.body.iter().for_each(|b| calls_in(b, &mut called));
+            // Functions whose addresses lie in a variable that is named may be called through it.
+            let mut seen = 0;
+            while seen < named.len() {
+                let variable = self.module.variables.iter().find(|v| v.name == named[seen]);
+                for init in variable.iter().flat_map(|v| &v.init) {
+                    if let ast::Init::Address { symbol, .. } = init
+                        && !named.contains(&symbol.as_str())
+                    {
+                        named.push(symbol);
+                    }
+                }
+                seen += 1;
+            }
             for (i, callee) in self.module.functions.iter().enumerate() {
                 if callee.entry || !named.iter().any(|n| *n == callee.name) {
                     continue;
                 }
-                calls.entry(&f.name).or_default().push(&callee.name);
+                if called.contains(&callee.name.as_str()) {
+                    calls.entry(&f.name).or_default().push(&callee.name);
+                }
                 // Of a declaration and a definition with one name, the definition counts.
                 let defined = self.module.functions.iter().any(|g| g.name == callee.name && g.body.is_some());
                 if reached.contains(&i) || (defined && callee.body.is_none()) {
@@ -338,23 +368,24 @@ impl<'a> Layout<'a> {
             let returns = place(&mut self.names, &f.returns)?;
             let params = place(&mut self.names, &f.params)?;
             let start = f.body.is_some().then_some(self.items.len() as u32);
-            let callee = Callee { start, params, returns, name: f.name.clone() };
+            if f.body.is_some() {
+                self.body(f, scope)?;
+            }
+            let callee = Callee { start, end: self.items.len() as u32, params, returns, name: f.name.clone() };
             // The name may mean a declaration: every function of that name leads here.
             for (j, g) in self.module.functions.iter().enumerate() {
                 if g.name == f.name {
                     self.callees.insert(j, callee.clone());
                 }
             }
-            if f.body.is_some() {
-                self.body(f, scope)?;
-            }
         }
         Ok(())
     }
 
     fn forms(&self) -> Result<Vec<Option<(&'static Form, Quals)>>, Error> {
+        let head = Head::of(self.module)?;
         let form = |item: &Item<'_>| match item.inst {
-            Some(inst) => form::find(&inst.opcode, &inst.quals, inst.line).map(Some),
+            Some(inst) => allowed(&head, inst).map(Some),
             None => Ok(None),
         };
         self.items.iter().map(form).collect()
@@ -428,17 +459,44 @@ fn mentions<'a>(stmts: &'a [Stmt], out: &mut Vec<&'a str>) {
     for stmt in stmts {
         match stmt {
             Stmt::Scope(inner) => mentions(inner, out),
-            Stmt::Inst(inst) => {
-                for operand in &inst.operands {
-                    if let Operand::Name(n) | Operand::Offset(n, _) = operand
-                        && !n.starts_with('%')
-                    {
-                        out.push(n);
-                    }
-                }
+            Stmt::Inst(inst) => inst.operands.iter().for_each(|o| names_in(o, out)),
+            Stmt::Callees { functions, .. } => out.extend(functions.iter().map(String::as_str)),
+            _ => {}
+        }
+    }
+}
+
+/// Names of the functions that a body calls directly.
+fn calls_in<'a>(stmts: &'a [Stmt], out: &mut Vec<&'a str>) {
+    for stmt in stmts {
+        match stmt {
+            Stmt::Scope(inner) => calls_in(inner, out),
+            Stmt::Inst(inst) if inst.opcode == "call" => {
+                out.extend(inst.operands.iter().filter_map(|o| match o {
+                    Operand::Name(n) => Some(n.as_str()),
+                    _ => None,
+                }));
             }
             _ => {}
         }
+    }
+}
+
+/// Names in an operand that are no registers.
+fn names_in<'a>(operand: &'a Operand, out: &mut Vec<&'a str>) {
+    let mut push = |name: &'a str| {
+        if !name.starts_with('%') {
+            out.push(name);
+        }
+    };
+    match operand {
+        Operand::Name(n) | Operand::Offset(n, _) => push(n),
+        Operand::Address { base, rest, .. } => {
+            base.as_deref().map(&mut push);
+            rest.iter().for_each(|o| names_in(o, out));
+        }
+        Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|o| names_in(o, out)),
+        _ => {}
     }
 }
 

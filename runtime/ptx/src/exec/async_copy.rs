@@ -81,6 +81,11 @@ impl AsyncCopies {
         self.open.push(copy);
     }
 
+    /// Copies and groups that nothing has waited for.
+    pub fn pending(&self) -> usize {
+        self.open.len() + self.groups.len()
+    }
+
     /// Makes a group of what the lanes of `mask` issued since their last commit.
     pub fn commit(&mut self, mask: u32) {
         let (group, rest) = self.open.drain(..).partition(|c| mask >> c.lane & 1 == 1);

@@ -17,6 +17,12 @@ impl ClusterBarrier {
         ClusterBarrier { generation: 0, arrived: vec![[0; 32]; ranks], owing: vec![[0; 32]; ranks] }
     }
 
+    /// Adds its state to a hash.
+    pub fn digest(&self, hash: &mut impl std::hash::Hasher) {
+        hash.write_u32(self.generation);
+        self.arrived.iter().chain(&self.owing).for_each(|lanes| super::endless::words(hash, lanes));
+    }
+
     /// Lanes arrive.
     pub fn arrive(&mut self, rank: usize, warp: u32, mask: u32) -> Result<(), String> {
         let owing = &mut self.owing[rank][warp as usize];

@@ -2,11 +2,13 @@
 
 use super::{
     cluster_barrier::ClusterBarrier,
+    endless,
     fault::{Fault, FaultKind},
     in_flight::{Key, Transit},
     mbarrier::Mbarriers,
 };
 use crate::mem::{races::Races, shared::Shared};
+use std::hash::Hasher;
 
 /// Barriers of a block.
 pub const BARRIERS: usize = 16;
@@ -145,9 +147,28 @@ pub struct Cluster {
     pub barrier: ClusterBarrier,
     /// Copies that complete on mbarriers.
     pub transit: Transit,
+    /// Whether something that other clusters or the host may change was looked at, or changed: global memory, the clock.
+    pub outside: bool,
 }
 
 impl Cluster {
+    /// Adds everything that decides what the cluster will do to a hash, but for its warps.
+    pub fn digest(&self, hash: &mut impl Hasher) {
+        for cta in &self.ctas {
+            endless::words(hash, &cta.live);
+            hash.write(cta.shared.bytes());
+            cta.mbarriers.digest(hash);
+            for b in &cta.barriers {
+                endless::words(hash, &b.arrived);
+                endless::words(hash, &[b.generation, b.expected.unwrap_or(0), b.votes.0, b.votes.1]);
+            }
+        }
+        self.barrier.digest(hash);
+        let (performed, all) = self.transit.counts();
+        hash.write_usize(performed);
+        hash.write_usize(all);
+    }
+
     /// Lets the cluster's barrier complete if it may: after an arrival, after threads have ended.
     pub fn settle_barrier(&mut self) {
         self.barrier.settle(self.ctas.iter().map(|c| &c.live));

@@ -108,6 +108,11 @@ impl Transit {
         Ok(())
     }
 
+    /// Copies that were performed but not waited for, and all.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.list.iter().filter(|c| c.performed).count(), self.list.len())
+    }
+
     /// Whether `phase` of a barrier is over; a wait in vain completes the copies that were put off. None when there is no
     /// barrier.
     pub fn over(&mut self, key: Key, phase: u64, barriers: &mut Mbarriers) -> Option<bool> {

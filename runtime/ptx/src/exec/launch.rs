@@ -4,6 +4,7 @@ use super::{
     async_copy::Completion,
     cluster_barrier::ClusterBarrier,
     cta::{Cluster, Cta},
+    endless::Search,
     fault::{Fault, FaultKind},
     lanes::Tier,
     op::Cx,
@@ -216,6 +217,7 @@ struct Running {
     /// Warps not done.
     left: usize,
     executed: u64,
+    search: Search,
 }
 
 impl Running {
@@ -250,10 +252,17 @@ impl Running {
         let watched = strict.races && launch.shared_bytes() > 0;
         let races = watched.then(|| Box::new(Races::new(ranks as usize, count as usize, launch.shared_bytes())));
         Running {
-            cluster: Cluster { ctas, races, barrier: ClusterBarrier::new(ranks as usize), transit: Default::default() },
+            cluster: Cluster {
+                ctas,
+                races,
+                barrier: ClusterBarrier::new(ranks as usize),
+                transit: Default::default(),
+                outside: false,
+            },
             warps,
             left,
             executed: 0,
+            search: Search::default(),
         }
     }
 
@@ -294,6 +303,9 @@ impl Running {
                 return Err(self.blame(launch, Fault::new(FaultKind::Limit, message)));
             }
         }
+        if self.search.again(&mut self.cluster, &self.warps) {
+            return Err(self.deadlock(launch));
+        }
         Ok(false)
     }
 
@@ -312,14 +324,20 @@ impl Running {
         for (rank, warps) in self.warps.iter().enumerate() {
             let [x, y, z] = self.cluster.ctas[rank].index;
             for warp in warps {
+                let line = |pc: u32| launch.program.code.get(pc as usize).map_or(0, |i| i.line);
                 for group in warp.others.iter().chain([&warp.current]).filter(|g| g.mask != 0) {
-                    let Some(wait) = &group.wait else { continue };
-                    let line = launch.program.code.get(group.pc as usize).map_or(0, |i| i.line);
+                    let what = match (&group.wait, &warp.polled) {
+                        (Some(wait), _) => {
+                            format!("wait at PTX line {} for {}", line(group.pc), wait.describe(&self.cluster))
+                        }
+                        (None, Some((wait, pc))) => {
+                            format!("poll for ever at PTX line {}: {}", line(*pc), wait.describe(&self.cluster))
+                        }
+                        (None, None) => format!("go round in circles for ever at PTX line {}", line(group.pc)),
+                    };
                     message.push_str(&format!(
-                        "\n  block ({x}, {y}, {z}) warp {} lanes {:#010x} wait at PTX line {line} for {}",
-                        warp.index,
-                        group.mask,
-                        wait.describe(&self.cluster)
+                        "\n  block ({x}, {y}, {z}) warp {} lanes {:#010x} {what}",
+                        warp.index, group.mask
                     ));
                 }
             }

@@ -100,6 +100,15 @@ impl Mbarrier {
 pub struct Mbarriers(Vec<(u32, Mbarrier)>);
 
 impl Mbarriers {
+    /// Adds their state to a hash.
+    pub fn digest(&self, hash: &mut impl std::hash::Hasher) {
+        for (address, b) in &self.0 {
+            super::endless::words(hash, &[*address, b.expected, b.pending]);
+            hash.write_i64(b.bytes);
+            hash.write_u64(b.phase);
+        }
+    }
+
     /// The barrier at an address.
     #[inline]
     pub fn get(&mut self, address: u32) -> Option<&mut Mbarrier> {

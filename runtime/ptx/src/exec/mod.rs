@@ -4,6 +4,7 @@ pub mod async_copy;
 pub mod bulk_groups;
 pub mod cluster_barrier;
 pub mod cta;
+pub mod endless;
 pub mod fault;
 pub mod in_flight;
 pub mod lanes;

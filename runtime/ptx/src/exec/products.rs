@@ -6,7 +6,7 @@ use super::{
     op::Cx,
     regs::Slot,
 };
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 /// A product that can be computed.
 pub trait Compute: Send + Sync {
@@ -44,13 +44,24 @@ struct Product {
     done: bool,
 }
 
+/// Who holds a register.
+#[derive(Clone, Copy, Default)]
+struct Holders {
+    /// How many products.
+    count: u32,
+    /// PTX line of the first.
+    line: u32,
+    /// Whether as a result.
+    result: bool,
+}
+
 /// The products of one warp.
 #[derive(Default)]
 pub struct Products {
     open: Vec<Product>,
     groups: Vec<Vec<Product>>,
-    /// Held registers: PTX line, whether results, and how many products hold them.
-    held: HashMap<Slot, (u32, bool, u32)>,
+    /// Holders of each register, by its slot; as long as the highest that was ever held.
+    held: Vec<Holders>,
     /// A register that wgmma holds somewhere in the kernel was written since the last wgmma.fence.
     unfenced: bool,
     fenced_once: bool,
@@ -59,7 +70,7 @@ pub struct Products {
 impl Products {
     /// An ordinary instruction reads or writes a register that some wgmma may hold.
     pub fn touched(&mut self, slot: Slot, name: &str, writes: bool) -> Result<(), Box<Fault>> {
-        if let Some((line, result, _)) = self.held.get(&slot)
+        if let Some(Holders { count: 1.., line, result }) = self.held.get(slot.0 as usize)
             && (writes || *result)
         {
             let (what, why) = match (writes, result) {
@@ -88,22 +99,29 @@ impl Products {
 
     fn hold(&mut self, product: &Product) {
         for (slots, result) in [(&product.results[..], true), (&product.sources[..], false)] {
+            let top = slots.iter().map(|s| s.0 as usize + 1).max().unwrap_or(0);
+            if self.held.len() < top {
+                self.held.resize(top, Holders::default());
+            }
             for slot in slots {
-                let entry = self.held.entry(*slot).or_insert((product.line, result, 0));
-                entry.2 += 1;
+                let holders = &mut self.held[slot.0 as usize];
+                if holders.count == 0 {
+                    (holders.line, holders.result) = (product.line, result);
+                }
+                holders.count += 1;
             }
         }
     }
 
     fn release(&mut self, product: &Product) {
         for slot in product.results.iter().chain(&product.sources) {
-            if let Some(entry) = self.held.get_mut(slot) {
-                entry.2 -= 1;
-                if entry.2 == 0 {
-                    self.held.remove(slot);
-                }
-            }
+            self.held[slot.0 as usize].count -= 1;
         }
+    }
+
+    /// Products issued and groups committed that nothing has waited for.
+    pub fn pending(&self) -> usize {
+        self.open.len() + self.groups.len()
     }
 
     /// wgmma.commit_group.

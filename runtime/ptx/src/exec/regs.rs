@@ -105,6 +105,13 @@ impl Regs {
         self.rows.len()
     }
 
+    /// Adds the contents to a hash.
+    pub fn digest(&self, hash: &mut impl std::hash::Hasher) {
+        self.rows.iter().for_each(|row| super::endless::words(hash, &row.0));
+        super::endless::words(hash, &self.preds);
+        hash.write_u32(self.carry);
+    }
+
     /// All lanes of a register.
     #[inline(always)]
     pub fn row<S: Store>(&self, slot: Slot) -> &[S; 32] {

@@ -14,6 +14,8 @@ pub struct Tile {
     pub map: TensorMap,
     /// Position of its first element in the array, innermost first. Negative ones are outside.
     pub at: [i64; 5],
+    /// Of a gather or scatter the positions of the four rows along dimension 1, in place of `at[1]` and what follows it.
+    pub rows: Option<[i64; 4]>,
     /// Host address of the array's first element; used only for elements inside of the array.
     pub global: *mut u8,
     /// Host address of its shadow, or null.
@@ -42,6 +44,14 @@ impl Tile {
     pub fn touched(&self) -> Option<(u64, u64)> {
         let (mut low, mut high) = (0u64, 0u64);
         for d in 0..self.map.extents.len() {
+            let stride = if d == 0 { self.map.element.bytes() as u64 } else { self.map.strides[d - 1] };
+            if let (1, Some(rows)) = (d, self.rows) {
+                let inside = rows.into_iter().filter(|r| (0..self.map.extents[1] as i64).contains(r));
+                let (first, last) = (inside.clone().min()?, inside.max()?);
+                low = (first as u64).saturating_mul(stride).saturating_add(low);
+                high = (last as u64).saturating_mul(stride).saturating_add(high);
+                continue;
+            }
             let step = self.map.steps[d] as i64;
             // The first and last taken element inside, if any.
             let first = if self.at[d] >= 0 { 0 } else { (-self.at[d] + step - 1) / step };
@@ -50,7 +60,6 @@ impl Tile {
             if first > last {
                 return None;
             }
-            let stride = if d == 0 { self.map.element.bytes() as u64 } else { self.map.strides[d - 1] };
             low = ((self.at[d] + first * step) as u64).saturating_mul(stride).saturating_add(low);
             high = ((self.at[d] + last * step) as u64).saturating_mul(stride).saturating_add(high);
         }
@@ -67,7 +76,10 @@ impl Tile {
         for row in 0..rows {
             let (mut inside, mut from, mut left) = (true, 0i64, row);
             for d in 1..map.extents.len() {
-                let x = self.at[d] + (left % taken[d]) as i64 * map.steps[d] as i64;
+                let x = match self.rows {
+                    Some(rows) => rows[left % 4],
+                    None => self.at[d] + (left % taken[d]) as i64 * map.steps[d] as i64,
+                };
                 left /= taken[d];
                 inside &= x >= 0 && (x as u64) < map.extents[d];
                 from = from.wrapping_add(x.wrapping_mul(map.strides[d - 1] as i64));

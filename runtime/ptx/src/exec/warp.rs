@@ -9,6 +9,7 @@ use super::{
     async_copy::AsyncCopies,
     bulk_groups::BulkGroups,
     cta::Cluster,
+    endless,
     in_flight::Key,
     op::{Cx, Flow},
     products::Products,
@@ -20,9 +21,10 @@ use crate::{
     exec::fault::{Fault, FaultKind},
     mem::{LOCAL_BASE, access::Region},
 };
+use std::hash::{Hash, Hasher};
 
 /// What a group waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wait {
     /// CTA barrier `id` to complete its `generation`.
     Barrier {
@@ -77,7 +79,7 @@ impl Wait {
 }
 
 /// Lanes that are at the same place.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Group {
     /// Next instruction.
     pub pc: u32,
@@ -196,6 +198,8 @@ pub struct Warp {
     pub bulk: BulkGroups,
     /// wgmma products under way.
     pub products: Products,
+    /// The wait that a poll was last in vain for, and where: index of the instruction.
+    pub polled: Option<(Wait, u32)>,
     /// Turns in a row that ended with other groups waiting for theirs.
     starved: u32,
     /// Instructions executed, for %clock and the limit.
@@ -233,10 +237,27 @@ impl Warp {
             copies: AsyncCopies::default(),
             bulk: BulkGroups::default(),
             products: Products::default(),
+            polled: None,
             starved: 0,
             executed: 0,
             live,
         }
+    }
+
+    /// Adds everything that decides what the warp will do to a hash, but for the time.
+    pub fn digest(&self, hash: &mut impl Hasher) {
+        self.regs.digest(hash);
+        for group in self.others.iter().chain([&self.current]) {
+            group.hash(hash);
+        }
+        // Which of several groups has its turn next.
+        let runnable = 1 + self.others.iter().filter(|g| g.wait.is_none()).count() as u32;
+        if runnable > 1 {
+            endless::words(hash, &[self.starved.min(PATIENCE + 1), self.starved % runnable]);
+        }
+        self.local.data.iter().for_each(|v| hash.write_u128(*v));
+        hash.write_u32(self.live);
+        hash.write_usize(self.copies.pending() + self.bulk.pending() + self.products.pending());
     }
 
     /// Lanes that have not exited.

@@ -24,7 +24,6 @@ use crate::{
 /// This family's rows.
 pub const FORMS: &[Form] = &[
     form("cp.async", "ca|cg shared|shared::cta global L2::cache_hint L2::64B|L2::128B|L2::256B", Kind::AsyncCopy, copy),
-    form("cp.async.commit_group", "", Kind::AsyncCopy, commit),
     form("cp.async.wait_group", "", Kind::AsyncCopy, wait),
     form("cp.async.wait_all", "", Kind::AsyncCopy, wait_all),
     form("griddepcontrol", "launch_dependents|wait", Kind::Fence, |b| b.op(Nothing)),
@@ -108,19 +107,6 @@ fn copy(b: &mut Build<'_, '_>) -> Built {
         n => return b.error(format!("`cp.async` takes 3 or 4 operands, found {n}")),
     }
     b.op(CopyOp { to, from, bytes, source, ignore })
-}
-
-struct Commit;
-impl Op for Commit {
-    fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
-        cx.warp.copies.commit(mask);
-        Ok(Flow::Next)
-    }
-}
-
-fn commit(b: &mut Build<'_, '_>) -> Built {
-    b.operands(0)?;
-    b.op(Commit)
 }
 
 /// Waits until at most so many groups are under way; None for everything.

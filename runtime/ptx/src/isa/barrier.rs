@@ -37,7 +37,12 @@ pub const FORMS: &[Form] = &[
     }),
     form("bar.warp.sync", "", Kind::Barrier, warp_sync),
     form("membar", "cta|gl|sys|gpu", Kind::Fence, fence),
-    form("fence", "sc|acq_rel|acquire|release cta|cluster|gpu|sys", Kind::Fence, fence),
+    form(
+        "fence",
+        "sc|acq_rel|acquire|release sync_restrict::shared::cta|sync_restrict::shared::cluster cta|cluster|gpu|sys",
+        Kind::Fence,
+        fence,
+    ),
 ];
 
 /// What happens at the barrier.

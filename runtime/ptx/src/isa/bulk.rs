@@ -54,7 +54,6 @@ pub const FORMS: &[Form] = &[
         leaving,
     ),
     form("cp.async.bulk.prefetch.L2.global", "L2::cache_hint", Kind::BulkCopy, nothing),
-    form("cp.async.bulk.commit_group", "", Kind::BulkCopy, commit),
     form("cp.async.bulk.wait_group", "read", Kind::BulkCopy, wait),
 ];
 
@@ -226,19 +225,6 @@ fn leaving(b: &mut Build<'_, '_>) -> Built {
     let bytes = b.src::<u32>(2)?;
     let fold = reduction(b)?;
     b.op(Leaving { to, from, bytes, fold })
-}
-
-struct Commit;
-impl Op for Commit {
-    fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
-        cx.warp.bulk.commit(mask);
-        Ok(Flow::Next)
-    }
-}
-
-fn commit(b: &mut Build<'_, '_>) -> Built {
-    b.operands(0)?;
-    b.op(Commit)
 }
 
 struct Wait {

@@ -3,7 +3,7 @@
 use crate::{
     counters::Kind,
     decode::{
-        build::Build,
+        build::{Build, Callee},
         form::{Built, Form, form},
         names::Meaning,
     },
@@ -21,6 +21,7 @@ use crate::{
     text::ast::Operand,
     types::Ty,
 };
+use std::collections::HashMap;
 
 /// This family's rows.
 pub const FORMS: &[Form] = &[form("call", "uni", Kind::Control, call)];
@@ -43,46 +44,178 @@ struct Call {
     results: Vec<(u64, Place, usize)>,
 }
 
+/// Moves a result from the function's variable at `from` to its place.
+fn fetch(cx: &mut Cx<'_>, lane: usize, from: u64, to: Place, bytes: usize) {
+    match to {
+        Place::Local(to) => cx.warp.local.copy(lane, from, to, bytes),
+        Place::Register(slot, bits) => {
+            let mut v = [0u8; 16];
+            cx.warp.local.read(lane, from, &mut v[..bytes.min(16)]);
+            let v = u128::from_le_bytes(v);
+            match bits {
+                64 => cx.warp.regs.set_lane(slot, lane, v as u64),
+                _ => cx.warp.regs.set_lane(slot, lane, v as u32),
+            }
+        }
+    }
+}
+
+/// Moves an argument to the function's variable at `to`.
+fn pass(cx: &mut Cx<'_>, lane: usize, from: Place, to: u64, bytes: usize) {
+    match from {
+        Place::Local(from) => cx.warp.local.copy(lane, from, to, bytes),
+        Place::Register(slot, bits) => {
+            let v = match bits {
+                64 => cx.warp.regs.lane::<u64>(slot, lane),
+                _ => cx.warp.regs.lane::<u32>(slot, lane) as u64,
+            };
+            cx.warp.local.write(lane, to, &v.to_le_bytes()[..bytes.min(8)]);
+        }
+    }
+}
+
 impl Op for Call {
     fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
+        let lanes = || (0..32).filter(|l| mask >> l & 1 == 1);
         if let Some(Wait::Callee) = cx.warp.take_woken() {
             for (from, to, bytes) in &self.results {
-                for lane in (0..32).filter(|l| mask >> l & 1 == 1) {
-                    match to {
-                        Place::Local(to) => cx.warp.local.copy(lane, *from, *to, *bytes),
-                        Place::Register(slot, bits) => {
-                            let mut v = [0u8; 16];
-                            cx.warp.local.read(lane, *from, &mut v[..(*bytes).min(16)]);
-                            let v = u128::from_le_bytes(v);
-                            match bits {
-                                64 => cx.warp.regs.set_lane(*slot, lane, v as u64),
-                                _ => cx.warp.regs.set_lane(*slot, lane, v as u32),
-                            }
-                        }
-                    }
-                }
+                lanes().for_each(|lane| fetch(cx, lane, *from, *to, *bytes));
             }
             return Ok(Flow::Next);
         }
         for (from, to, bytes) in &self.arguments {
-            for lane in (0..32).filter(|l| mask >> l & 1 == 1) {
-                match from {
-                    Place::Local(from) => cx.warp.local.copy(lane, *from, *to, *bytes),
-                    Place::Register(slot, bits) => {
-                        let v = match bits {
-                            64 => cx.warp.regs.lane::<u64>(*slot, lane),
-                            _ => cx.warp.regs.lane::<u32>(*slot, lane) as u64,
-                        };
-                        cx.warp.local.write(lane, *to, &v.to_le_bytes()[..(*bytes).min(8)]);
-                    }
-                }
-            }
+            lanes().for_each(|lane| pass(cx, lane, *from, *to, *bytes));
         }
         let mut stack = cx.warp.current.stack.clone();
         stack.push(cx.warp.current.pc);
         cx.warp.send(mask, self.target, Some(stack));
         Ok(Flow::Jumped)
     }
+}
+
+/// A call of the function whose number a register holds.
+struct CallThrough {
+    function: Slot,
+    /// Every function that the program holds, by number.
+    functions: HashMap<u64, Callee>,
+    /// Where arguments come from, and their bytes.
+    arguments: Vec<(Place, usize)>,
+    /// Where results go, and their bytes.
+    results: Vec<(Place, usize)>,
+}
+
+impl CallThrough {
+    /// The function of a lane, which must fit the prototype.
+    fn callee(&self, cx: &Cx<'_>, lane: usize) -> Result<&Callee, Box<Fault>> {
+        let number = cx.warp.regs.lane::<u64>(self.function, lane);
+        let wrong = |message: String| Err(Fault::new(FaultKind::Operand, message).at_lane(lane));
+        let Some(callee) = self.functions.get(&number) else {
+            return wrong(format!("a call through a register that holds {number:#x}, which is no function's address"));
+        };
+        let sizes = |list: &[(u64, usize)]| list.iter().map(|p| p.1).collect::<Vec<_>>();
+        let (params, returns) = (sizes(&callee.params), sizes(&callee.returns));
+        let given = |list: &[(Place, usize)]| list.iter().map(|p| p.1).collect::<Vec<_>>();
+        let (arguments, results) = (given(&self.arguments), given(&self.results));
+        if params != arguments || returns != results {
+            return wrong(format!(
+                "the call's prototype has parameters of {arguments:?} bytes and results of {results:?}, `{}` has \
+                 {params:?} and {returns:?}",
+                callee.name
+            ));
+        }
+        // A function's registers exist once: it must not be under way already.
+        let inside = |pc: u32| callee.start.is_some_and(|start| (start..callee.end).contains(&pc));
+        if inside(cx.warp.current.pc) || cx.warp.current.stack.iter().any(|pc| inside(*pc)) {
+            return wrong(format!(
+                "recursive call of `{}`: functions of one kernel must not call themselves",
+                callee.name
+            ));
+        }
+        Ok(callee)
+    }
+}
+
+impl Op for CallThrough {
+    fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
+        if let Some(Wait::Callee) = cx.warp.take_woken() {
+            for lane in (0..32).filter(|l| mask >> l & 1 == 1) {
+                let number = cx.warp.regs.lane::<u64>(self.function, lane);
+                let Some(callee) = self.functions.get(&number) else { continue };
+                for ((to, bytes), (from, _)) in self.results.iter().zip(&callee.returns) {
+                    fetch(cx, lane, *from, *to, *bytes);
+                }
+            }
+            return Ok(Flow::Next);
+        }
+        let (mut left, pc) = (mask, cx.warp.current.pc);
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let callee = self.callee(cx, first)?;
+            let Some(target) = callee.start else {
+                let message = format!("`{}` is declared but not defined", callee.name);
+                return Err(Fault::new(FaultKind::Operand, message).at_lane(first));
+            };
+            let number = cx.warp.regs.lane::<u64>(self.function, first);
+            let same = |l: &usize| left >> l & 1 == 1 && cx.warp.regs.lane::<u64>(self.function, *l) == number;
+            let group = (0..32usize).filter(same).fold(0, |m, l| m | 1u32 << l);
+            left &= !group;
+            for lane in (0..32).filter(|l| group >> l & 1 == 1) {
+                for ((from, bytes), (to, _)) in self.arguments.iter().zip(&callee.params) {
+                    pass(cx, lane, *from, *to, *bytes);
+                }
+            }
+            let mut stack = cx.warp.current.stack.clone();
+            stack.push(pc);
+            cx.warp.send(group, target, Some(stack));
+            if left != 0 {
+                // `send` moved the rest past this instruction; it has lanes that call yet.
+                cx.warp.current.pc = pc;
+            }
+        }
+        Ok(Flow::Jumped)
+    }
+}
+
+/// A call through a register; the last operand is a prototype, or a list of functions that all have one.
+fn call_through(b: &mut Build<'_, '_>, parts: Parts<'_>) -> Built {
+    let (results, _, arguments) = parts;
+    let last = b.operand(b.inst.operands.len() - 1)?;
+    let register = b.inst.operands.iter().find(|o| !matches!(o, Operand::List(_)));
+    let (Operand::Name(last), Some(register)) = (last, register) else {
+        return b.error("a call through a register needs a .callprototype or .calltargets label");
+    };
+    let functions = |b: &Build<'_, '_>| b.callees().iter().map(|(i, c)| (*i as u64 + 1, c.clone())).collect();
+    let all: HashMap<u64, Callee> = functions(b);
+    let (returns, params) = match b.meaning(last)? {
+        Meaning::Prototype(returns, params) => (returns, params),
+        Meaning::Callees(names) => {
+            let Some(first) = all.values().find(|c| names.contains(&c.name)) else {
+                return b.error(format!("no function of `{last}` is in this module"));
+            };
+            let sizes = |list: &[(u64, usize)]| list.iter().map(|p| p.1).collect::<Vec<_>>();
+            (sizes(&first.returns), sizes(&first.params))
+        }
+        _ => return b.error(format!("`{last}` is no .callprototype or .calltargets label")),
+    };
+    if results.len() != returns.len() || arguments.len() != params.len() {
+        return b.error(format!(
+            "`{last}` takes {} parameters and gives {} results, found {} and {}",
+            params.len(),
+            returns.len(),
+            arguments.len(),
+            results.len()
+        ));
+    }
+    let function = b.src_of(register, 64)?;
+    let mut from = Vec::new();
+    for (operand, bytes) in arguments.into_iter().zip(params) {
+        from.push((place(b, operand, bytes, false)?, bytes));
+    }
+    let mut to = Vec::new();
+    for (operand, bytes) in results.into_iter().zip(returns) {
+        to.push((place(b, operand, bytes, true)?, bytes));
+    }
+    b.op(CallThrough { function, functions: all, arguments: from, results: to })
 }
 
 /// The parts of a call: results, function, arguments.
@@ -122,8 +255,10 @@ fn place(b: &mut Build<'_, '_>, operand: &Operand, bytes: usize, writes: bool) -
 
 fn call(b: &mut Build<'_, '_>) -> Built {
     let (results, name, arguments) = parts(b)?;
-    let Meaning::Function(index) = b.meaning(name)? else {
-        return b.error(format!("`{name}` is no function; calls through registers are not supported"));
+    let index = match b.meaning(name)? {
+        Meaning::Function(index) => index,
+        Meaning::Reg(..) => return call_through(b, (results, name, arguments)),
+        _ => return b.error(format!("`{name}` is no function and no register that holds the address of one")),
     };
     let Some(callee) = b.callee(index) else { return b.error(format!("`{name}` is not in this module")) };
     if results.len() != callee.returns.len() || arguments.len() != callee.params.len() {

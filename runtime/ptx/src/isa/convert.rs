@@ -26,7 +26,7 @@ pub const FORMS: &[Form] = &[
     form(
         "cvt",
         "rn|rz|rm|rp|rna|rni|rzi|rmi|rpi ftz sat satfinite relu : u8 s8 u16 s16 u32 s32 u64 s64 f16 bf16 f32 f64 \
-         f16x2 bf16x2 tf32 e4m3x2 e5m2x2",
+         f16x2 bf16x2 tf32 e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2 ue8m0x2",
         Kind::Convert,
         convert,
     ),
@@ -183,6 +183,9 @@ fn convert(b: &mut Build<'_, '_>) -> Built {
     let (to, from) = (b.ty(0)?, b.ty(1)?);
     if b.quals.types.len() != 2 {
         return b.unsupported();
+    }
+    if let Some(built) = super::convert_micro::convert(b, to, from) {
+        return built;
     }
     match (to, from) {
         (Ty::F16x2 | Ty::Bf16x2, Ty::F32) => return pair(b, to, how),

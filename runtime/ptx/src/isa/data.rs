@@ -229,6 +229,7 @@ struct ReadClock {
 impl Op for ReadClock {
     fn run(&self, cx: &mut Cx<'_>, mask: u32) -> Outcome {
         let now = cx.warp.executed + cx.counters.total();
+        cx.cluster.outside = true;
         let value = match self.what {
             Changing::Clock | Changing::Clock64 | Changing::Globaltimer => now,
             Changing::GlobaltimerLo => now & 0xffff_ffff,

@@ -18,7 +18,6 @@ use crate::{
         op::Cx,
     },
     mem::{
-        SHARED_BASE,
         access::{PENDING, WRITTEN},
         races::Access,
         watch::Touch,
@@ -96,94 +95,95 @@ impl Descriptor {
     }
 }
 
+/// Addresses of the 16-byte pieces of some lines: k-major two for each line; line-major, for each eight lines, one for
+/// each k.
+struct Pieces {
+    /// As many as 256 lines have; the rest is zero.
+    all: [u32; 512],
+    count: usize,
+    /// Pieces of a line, or of eight lines.
+    per: usize,
+    /// Lines that share them.
+    lines: usize,
+}
+
+impl Pieces {
+    fn at(&self) -> &[u32] {
+        &self.all[..self.count]
+    }
+
+    /// The first line of a piece.
+    fn line(&self, piece: usize) -> usize {
+        piece / self.per * self.lines
+    }
+}
+
 impl Operand {
-    /// Calls `f` with the address of every 16-byte piece of lines `from..from + lines`, and where it goes: (line, half)
-    /// or, line-major, (first line, k).
-    fn pieces(&self, bits: u64, from: usize, lines: usize, mut f: impl FnMut(usize, usize, usize)) {
+    /// The pieces of lines `from..from + lines`.
+    fn pieces(&self, bits: u64, from: usize, lines: usize) -> Pieces {
         let d = Descriptor::new(bits);
-        match self.major {
-            Major::K => {
-                for line in from..from + lines {
-                    f(d.along_k(line, 0), line - from, 0);
-                    f(d.along_k(line, 1), line - from, 1);
-                }
-            }
-            Major::Mn => {
-                for line in (from..from + lines).step_by(8) {
-                    for k in 0..TILE_K / self.size {
-                        f(d.along_lines(line, k), line - from, k);
-                    }
-                }
+        let mut all = [0; 512];
+        let (per, step) = match self.major {
+            Major::K => (2, 1),
+            Major::Mn => (TILE_K / self.size, 8),
+        };
+        for (i, at) in all.chunks_exact_mut(per).take(lines / step).enumerate() {
+            for (part, at) in at.iter_mut().enumerate() {
+                *at = match self.major {
+                    Major::K => d.along_k(from + i, part),
+                    Major::Mn => d.along_lines(from + 8 * i, part),
+                } as u32;
             }
         }
+        Pieces { all, count: lines / step * per, per, lines: step }
     }
 
     /// Checks at issue: bounds always; in strict mode that the bytes were written, are not pending, are published to the
     /// asynchronous proxy and race with nobody.
     pub fn check(&self, cx: &mut Cx<'_>, bits: u64, from: usize, lines: usize) -> Result<(), Box<Fault>> {
         let region = cx.cluster.ctas[cx.rank].shared.region();
-        let (first, end) = (region.start as usize, region.end as usize);
-        let mut wrong = None;
-        self.pieces(bits, from, lines, |address, line, _| {
-            if wrong.is_none() && (address < first || address + 16 > end) {
-                wrong = Some(Fault::new(
-                    FaultKind::Bounds,
-                    format!(
-                        "wgmma's descriptor {bits:#018x} reads line {} at shared address {address:#x}, out of the \
-                         block's {first:#x}..{end:#x}",
-                        from + line
-                    ),
-                ));
-            }
-        });
-        if let Some(fault) = wrong {
-            return Err(fault);
+        let (first, end) = (region.start as u32, region.end as u32);
+        let pieces = self.pieces(bits, from, lines);
+        let (low, high) = pieces.at().iter().fold((u32::MAX, 0), |(low, high), a| (low.min(*a), high.max(*a)));
+        if low < first || high + 16 > end {
+            let outside = |a: &u32| *a < first || *a + 16 > end;
+            // One of the two ends is outside.
+            let piece = pieces.at().iter().position(outside).unwrap_or(0);
+            return Err(Fault::new(
+                FaultKind::Bounds,
+                format!(
+                    "wgmma's descriptor {bits:#018x} reads line {} at shared address {:#x}, out of the block's \
+                     {first:#x}..{end:#x}",
+                    from + pieces.line(piece),
+                    pieces.all[piece]
+                ),
+            ));
         }
         if !region.shadow.is_null() {
-            self.pieces(bits, from, lines, |address, line, _| {
-                // SAFETY: the address was just checked; the shadow is as long as the region.
-                let state = unsafe { region.shadow.add(address - first).cast::<[u8; 16]>().read_unaligned() };
-                if wrong.is_none() && state != [WRITTEN; 16] {
-                    let (kind, why) = if state.contains(&PENDING) {
-                        (FaultKind::Asynchronous, "which an asynchronous copy writes that nothing has waited for")
-                    } else {
-                        (FaultKind::Uninitialised, "which nothing wrote")
-                    };
-                    let line = from + line;
-                    let message = format!("wgmma reads line {line} at shared address {address:#x}, {why}");
-                    wrong = Some(Fault::new(kind, message));
-                }
-            });
-        }
-        if let Some(fault) = wrong {
-            return Err(fault);
+            let state = |address: u32| -> [u8; 16] {
+                // SAFETY: the addresses were just checked; the shadow is as long as the region.
+                unsafe { region.shadow.add((address - first) as usize).cast::<[u8; 16]>().read_unaligned() }
+            };
+            let good = u128::from_ne_bytes([WRITTEN; 16]);
+            let wrong = pieces.at().iter().fold(0, |w, a| w | (u128::from_ne_bytes(state(*a)) ^ good));
+            if wrong != 0 {
+                let piece = pieces.at().iter().position(|a| state(*a) != [WRITTEN; 16]).unwrap_or(0);
+                let (line, address) = (from + pieces.line(piece), pieces.all[piece]);
+                let (kind, why) = if state(address).contains(&PENDING) {
+                    (FaultKind::Asynchronous, "which an asynchronous copy writes that nothing has waited for")
+                } else {
+                    (FaultKind::Uninitialised, "which nothing wrote")
+                };
+                let message = format!("wgmma reads line {line} at shared address {address:#x}, {why}");
+                return Err(Fault::new(kind, message));
+            }
         }
         let (rank, warp) = (cx.rank, cx.warp.index);
         let line = cx.program.code[cx.warp.current.pc as usize].line;
         if let Some(races) = &mut cx.cluster.races {
             let touch = Touch::AsyncRead;
-            let mut run: Option<(usize, usize)> = None;
-            let mut result = Ok(());
-            let mut flush = |run: (usize, usize)| {
-                let offset = run.0 - SHARED_BASE as usize;
-                let access = Access { touch, owner: rank, rank, warp, offset, bytes: run.1, line };
-                if result.is_ok() {
-                    result = races.touched(&access);
-                }
-            };
-            // Neighbouring pieces are looked at together.
-            self.pieces(bits, from, lines, |address, _, _| {
-                run = match run.take() {
-                    Some((start, bytes)) if address == start + bytes => Some((start, bytes + 16)),
-                    Some((start, bytes)) if address + 16 == start => Some((address, bytes + 16)),
-                    before => {
-                        before.map(&mut flush);
-                        Some((address, 16))
-                    }
-                };
-            });
-            run.map(&mut flush);
-            result?;
+            let access = Access { touch, owner: rank, rank, warp, offset: 0, bytes: 16, line };
+            races.read_pieces(&access, pieces.at())?;
         }
         Ok(())
     }
@@ -191,18 +191,29 @@ impl Operand {
     /// Reads lines `from..from + out.len()`, which [`Operand::check`] has passed.
     pub fn fetch(&self, cx: &mut Cx<'_>, bits: u64, from: usize, out: &mut [[u8; TILE_K]]) -> Result<(), Box<Fault>> {
         let region = cx.cluster.ctas[cx.rank].shared.region();
-        self.pieces(bits, from, out.len(), |address, line, part| {
+        let pieces = self.pieces(bits, from, out.len());
+        let read = |address: u32| -> [u8; 16] {
             // SAFETY: `check` has found the piece inside of the region, at issue with the same descriptor.
-            let piece = unsafe { region.base.add(address - region.start as usize).cast::<[u8; 16]>().read_unaligned() };
-            match self.major {
-                Major::K => out[line][16 * part..16 * part + 16].copy_from_slice(&piece),
-                Major::Mn => {
-                    for i in 0..8 {
-                        out[line + i][2 * part..2 * part + 2].copy_from_slice(&piece[2 * i..2 * i + 2]);
+            unsafe { region.base.add(address as usize - region.start as usize).cast::<[u8; 16]>().read_unaligned() }
+        };
+        match self.major {
+            Major::K => {
+                for (line, at) in out.iter_mut().zip(pieces.at().chunks_exact(2)) {
+                    line[..16].copy_from_slice(&read(at[0]));
+                    line[16..].copy_from_slice(&read(at[1]));
+                }
+            }
+            Major::Mn => {
+                for (lines, at) in out.chunks_exact_mut(8).zip(pieces.at().chunks_exact(pieces.per)) {
+                    for (k, at) in at.iter().enumerate() {
+                        let piece = read(*at);
+                        for (i, line) in lines.iter_mut().enumerate() {
+                            line[2 * k..2 * k + 2].copy_from_slice(&piece[2 * i..2 * i + 2]);
+                        }
                     }
                 }
             }
-        });
+        }
         Ok(())
     }
 }

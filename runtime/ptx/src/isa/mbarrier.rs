@@ -328,6 +328,7 @@ impl Op for WaitFor {
             }
             pending => {
                 cx.put_pred(self.p, mask, over);
+                cx.warp.polled = pending.map(|(key, phase)| (Wait::Mbarrier { key, phase }, cx.warp.current.pc));
                 Ok(if pending.is_some() { Flow::Yield } else { Flow::Next })
             }
         }

@@ -12,8 +12,10 @@ pub mod cluster;
 pub mod compare;
 pub mod control;
 pub mod convert;
+mod convert_micro;
 pub mod data;
 pub mod float;
+pub mod groups;
 pub mod half;
 pub mod integer;
 pub mod matrix_memory;
@@ -41,6 +43,7 @@ const FAMILIES: &[&[Form]] = &[
     convert::FORMS,
     data::FORMS,
     float::FORMS,
+    groups::FORMS,
     half::FORMS,
     integer::FORMS,
     matrix_memory::FORMS,

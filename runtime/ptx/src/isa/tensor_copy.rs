@@ -56,16 +56,18 @@ pub const FORMS: &[Form] = &[
 /// A tile by its map and coordinates, as operands.
 struct TileIn {
     map: Address,
+    /// Of a gather or scatter the column, then four rows.
     at: Vec<Slot>,
+    four_rows: bool,
 }
 
 impl TileIn {
     /// Reads operand `i`, `[map, {x, y, ...}]`.
     fn build(b: &mut Build<'_, '_>, i: usize) -> Result<TileIn, Error> {
-        let words = ["tile::gather4", "tile::scatter4", "im2col", "im2col_no_offs", "im2col::w", "im2col::w::128"];
-        if let Some(mode) = b.quals.pick(&words) {
-            return b.error(format!("`.{mode}` tensor copies are not supported: only `.tile` is"));
+        if let Some(mode) = b.quals.pick(&["im2col", "im2col_no_offs", "im2col::w", "im2col::w::128"]) {
+            return b.error(format!("`.{mode}` tensor copies are not supported: `.tile` ones are"));
         }
+        let four_rows = b.quals.pick(&["tile::gather4", "tile::scatter4"]).is_some();
         let rank = match b.quals.pick(&["1d", "2d", "3d", "4d", "5d"]) {
             Some(d) => (d.as_bytes()[0] - b'0') as usize,
             None => return b.error("a tensor copy needs its dimensions: .1d to .5d"),
@@ -77,14 +79,18 @@ impl TileIn {
             Some(one) => std::slice::from_ref(one),
             None => &[],
         };
-        if parts.len() != rank {
-            return b.error(format!("`{}` takes {rank} coordinates, found {}", b.inst.name(), parts.len()));
+        if four_rows && rank != 2 {
+            return b.error(format!("`{}`: four rows are of arrays of .2d", b.inst.name()));
+        }
+        let wanted = if four_rows { 5 } else { rank };
+        if parts.len() != wanted {
+            return b.error(format!("`{}` takes {wanted} coordinates, found {}", b.inst.name(), parts.len()));
         }
         let mut at = Vec::new();
         for part in parts {
             at.push(b.src_of(part, 32)?);
         }
-        Ok(TileIn { map, at })
+        Ok(TileIn { map, at, four_rows })
     }
 
     /// The map and the tile's place. `writes` says which way it goes.
@@ -95,17 +101,28 @@ impl TileIn {
         // SAFETY: `range` checked the bytes.
         let bytes = unsafe { at.ptr(lane).cast::<[u8; tensor_map::BYTES]>().read() };
         let wrong = |message: String| Fault::new(FaultKind::Operand, message).at_lane(lane);
-        let map = TensorMap::decode(&bytes).map_err(|e| wrong(e.to_string()))?;
-        if map.extents.len() != self.at.len() {
-            let message = format!("a copy of {} dimensions with a map of {}", self.at.len(), map.extents.len());
+        let mut map = TensorMap::decode(&bytes).map_err(|e| wrong(e.to_string()))?;
+        let rank = if self.four_rows { 2 } else { self.at.len() };
+        if map.extents.len() != rank {
+            let message = format!("a copy of {rank} dimensions with a map of {}", map.extents.len());
             return Err(wrong(message));
         }
         let coordinates = std::array::from_fn(|d| match self.at.get(d) {
             Some(slot) => cx.warp.regs.lane::<i32>(*slot, lane) as i64,
             None => 0,
         });
+        let mut rows = None;
+        if self.four_rows {
+            if map.tile[1] != 1 || map.steps[1] != 1 {
+                let message =
+                    format!("a copy of four rows with a map whose tiles have {} rows: 1 is needed", map.tile[1]);
+                return Err(wrong(message));
+            }
+            map.tile[1] = 4;
+            rows = Some([1, 2, 3, 4].map(|i| coordinates[i]));
+        }
         let null = std::ptr::null_mut();
-        let mut tile = Tile { map, at: coordinates, global: null, global_shadow: null, shared: null, address: 0 };
+        let mut tile = Tile { map, at: coordinates, rows, global: null, global_shadow: null, shared: null, address: 0 };
         if let Some((low, high)) = tile.touched() {
             let start = tile.map.address;
             let end = start.saturating_add(high);
@@ -227,6 +244,9 @@ fn copy(b: &mut Build<'_, '_>) -> Built {
         return b.error("`.cta_group::2` is not supported");
     }
     let (multicast, hint) = (b.quals.has("multicast::cluster"), b.quals.has("L2::cache_hint"));
+    if b.quals.has("tile::scatter4") {
+        return b.error("`.tile::scatter4` stores; loads take .tile::gather4");
+    }
     let tile = TileIn::build(b, 1)?;
     b.operands(3 + multicast as usize + hint as usize)?;
     let ((to, _), (barrier, _)) = (b.address(0)?, b.address(2)?);
@@ -235,6 +255,9 @@ fn copy(b: &mut Build<'_, '_>) -> Built {
 }
 
 fn store(b: &mut Build<'_, '_>, op: Option<&'static str>) -> Built {
+    if b.quals.has("tile::gather4") {
+        return b.error("`.tile::gather4` loads; stores take .tile::scatter4");
+    }
     let tile = TileIn::build(b, 0)?;
     b.operands(2 + b.quals.has("L2::cache_hint") as usize)?;
     let (from, _) = b.address(1)?;

@@ -319,6 +319,7 @@ fn locate_each(cx: &mut Cx<'_>, mask: u32, generic: &[u64; 32], request: Request
 /// Checks that need the bytes' place: read-only memory, initialisation, the race watch; and counts the traffic.
 #[inline]
 fn finish(cx: &mut Cx<'_>, mask: u32, at: &Located, request: Request) -> Result<(), Box<Fault>> {
+    cx.cluster.outside |= at.space == Space::Global || at.each.is_some();
     if at.space == Space::Shared && cx.cluster.ctas.len() > 1 && cx.launch.options.strict.races {
         check_remote(cx, mask, at)?;
     }

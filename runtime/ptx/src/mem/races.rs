@@ -45,9 +45,46 @@ struct Bytes {
     read: Vec<u32>,
     /// By agent, once it has read.
     reads: Vec<Vec<u32>>,
+    pieces: Pieces,
 }
 
 const UNFENCED: u16 = 1 << 15;
+/// The writer of a piece that several have written.
+const MIXED: u16 = UNFENCED - 1;
+/// Bytes of a piece.
+const PIECE: usize = 16;
+
+/// A summary of the history by pieces of 16 bytes, which is what matrix products read.
+struct Pieces {
+    /// Latest write to any of its bytes.
+    written: Vec<u32>,
+    /// As [`Bytes::writer`], of all its bytes; or [`MIXED`].
+    writer: Vec<u16>,
+    /// Latest read of the whole piece by [`Races::read_pieces`], and those by agent. [`Bytes`] knows nothing of them.
+    read: Vec<u32>,
+    reads: Vec<Vec<u32>>,
+}
+
+impl Pieces {
+    fn new(bytes: usize, agents: usize) -> Pieces {
+        let n = bytes.div_ceil(PIECE);
+        Pieces { written: vec![0; n], writer: vec![0; n], read: vec![0; n], reads: vec![Vec::new(); agents] }
+    }
+
+    /// A write to a range of bytes. What one agent wrote in turn it also is known and fenced in turn, so its latest write
+    /// stands for all.
+    fn write(&mut self, range: std::ops::Range<usize>, now: u32, writer: u16) {
+        for piece in range.start / PIECE..range.end.div_ceil(PIECE) {
+            let whole = range.start <= piece * PIECE && (piece + 1) * PIECE <= range.end;
+            if !whole && self.written[piece] != 0 && self.writer[piece] != writer {
+                self.writer[piece] = MIXED;
+            } else {
+                self.writer[piece] = writer;
+            }
+            self.written[piece] = now;
+        }
+    }
+}
 
 /// The detector of a cluster.
 pub struct Races {
@@ -92,6 +129,7 @@ impl Races {
                 line: vec![0; bytes],
                 read: vec![0; bytes],
                 reads: vec![Vec::new(); agents],
+                pieces: Pieces::new(bytes, agents),
             })
             .collect();
         Races {
@@ -219,10 +257,15 @@ impl Races {
             if block.read[range.clone()].iter().any(|t| *t > least) {
                 self.check_readers(a, me, agent)?;
             }
+            let pieces = range.start / PIECE..range.end.div_ceil(PIECE);
+            if self.blocks[a.owner].pieces.read[pieces].iter().any(|t| *t > least) {
+                self.check_products(a, me, agent)?;
+            }
             let block = &mut self.blocks[a.owner];
             block.written[range.clone()].fill(now);
             let fence = if a.touch == Touch::AsyncWrite { 0 } else { UNFENCED };
             block.writer[range.clone()].fill(agent as u16 | fence);
+            block.pieces.write(range.clone(), now, agent as u16 | fence);
             block.line[range].fill(a.line);
         } else {
             block.read[range.clone()].fill(now);
@@ -231,6 +274,56 @@ impl Races {
                 *reads = vec![0; block.written.len()];
             }
             reads[range].fill(now);
+        }
+        Ok(())
+    }
+
+    /// A matrix product reads whole pieces of 16 bytes at shared `addresses`; `a` says who and where.
+    pub fn read_pieces(&mut self, a: &Access, addresses: &[u32]) -> Result<(), Box<Fault>> {
+        let me = self.warp(a.rank, a.warp);
+        let agent = self.agents / 2 + me;
+        if !self.active[agent] {
+            self.active[agent] = true;
+            (0..self.known.len()).for_each(|w| self.refresh(w));
+        }
+        let (now, known) = (self.now, &self.known[me]);
+        let pieces = &self.blocks[a.owner].pieces;
+        for address in addresses {
+            let offset = *address as usize - super::SHARED_BASE as usize;
+            let (writer, time) = (pieces.writer[offset / PIECE], pieces.written[offset / PIECE]);
+            let other = (writer & !UNFENCED) as usize;
+            let good = time == 0
+                || writer & !UNFENCED != MIXED
+                    && (other == me || other == agent || time <= known.seen[other])
+                    && (writer & UNFENCED == 0 || time <= known.fenced[other]);
+            if !good {
+                let access = Access { offset, bytes: PIECE, ..*a };
+                self.check_writer(&access, me, agent)?;
+                self.check_fence(&access, me)?;
+            }
+        }
+        let pieces = &mut self.blocks[a.owner].pieces;
+        let reads = &mut pieces.reads[agent];
+        if reads.is_empty() {
+            *reads = vec![0; pieces.written.len()];
+        }
+        for address in addresses {
+            let piece = (*address as usize - super::SHARED_BASE as usize) / PIECE;
+            (pieces.read[piece], reads[piece]) = (now, now);
+        }
+        Ok(())
+    }
+
+    /// A write against matrix products' reads.
+    fn check_products(&self, a: &Access, me: usize, agent: usize) -> Result<(), Box<Fault>> {
+        let pieces = &self.blocks[a.owner].pieces;
+        for (reader, reads) in pieces.reads.iter().enumerate().filter(|(_, r)| !r.is_empty()) {
+            for piece in a.offset / PIECE..(a.offset + a.bytes).div_ceil(PIECE) {
+                if reads[piece] != 0 && !self.knows(me, agent, reader, reads[piece]) {
+                    let byte = a.offset.max(piece * PIECE);
+                    return Err(self.race(a, byte, "overwrites", "read", reader, 0));
+                }
+            }
         }
         Ok(())
     }

@@ -28,6 +28,12 @@ impl Shared {
         self.len == 0
     }
 
+    /// The contents.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: integers are bytes; `len` of them at most.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr().cast(), self.len) }
+    }
+
     /// Forgets the contents, for the next block.
     pub fn reset(&mut self) {
         self.data.fill(0);

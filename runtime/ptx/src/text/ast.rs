@@ -138,6 +138,22 @@ pub enum Stmt {
         /// Labels in order.
         labels: Vec<String>,
     },
+    /// `name: .callprototype (returns) _ (params);`
+    Prototype {
+        /// Its label.
+        name: String,
+        /// Return parameters.
+        returns: Vec<Variable>,
+        /// Parameters.
+        params: Vec<Variable>,
+    },
+    /// `name: .calltargets f, g;`
+    Callees {
+        /// Its label.
+        name: String,
+        /// Functions that a call may reach.
+        functions: Vec<String>,
+    },
     /// An instruction.
     Inst(Inst),
 }

@@ -509,7 +509,6 @@ impl<'t> Parser<'t> {
                 }
                 "loc" => self.location()?,
                 "pragma" => self.pragma(),
-                "callprototype" | "calltargets" => self.skip_statement(),
                 "file" => self.file()?,
                 // `.maxnreg` and friends may also stand inside a body.
                 _ => return self.wanted("a statement: `.reg`, `.local`, `.shared`, `.loc` or an instruction"),
@@ -527,7 +526,16 @@ impl<'t> Parser<'t> {
                             self.want(';')?;
                             out.push(Stmt::Targets { name: w.to_string(), labels });
                         }
-                        Some(Token::Dot("callprototype" | "calltargets")) => self.skip_statement(),
+                        Some(Token::Dot("callprototype")) => out.push(self.prototype(w.to_string())?),
+                        Some(Token::Dot("calltargets")) => {
+                            self.at += 1;
+                            let mut functions = vec![self.word("a function")?];
+                            while self.take(',') {
+                                functions.push(self.word("a function")?);
+                            }
+                            self.want(';')?;
+                            out.push(Stmt::Callees { name: w.to_string(), functions });
+                        }
                         _ => out.push(Stmt::Label(w.to_string(), line)),
                     }
                 } else {
@@ -537,6 +545,19 @@ impl<'t> Parser<'t> {
             _ => return self.wanted("a statement or `}`"),
         }
         Ok(())
+    }
+
+    /// `.callprototype (returns) _ (params) .noreturn;`
+    fn prototype(&mut self, name: String) -> Result<Stmt, Error> {
+        self.at += 1;
+        let returns = if self.is('(') { self.params()? } else { Vec::new() };
+        if self.word("`_`")? != "_" {
+            self.at -= 1;
+            return self.wanted("`_`");
+        }
+        let params = if self.is('(') { self.params()? } else { Vec::new() };
+        self.skip_statement();
+        Ok(Stmt::Prototype { name, returns, params })
     }
 
     fn location(&mut self) -> Result<(), Error> {

@@ -1,10 +1,14 @@
 //! What the tests share: kernels from bodies, machines in every mode, typed memory.
 #![allow(dead_code)]
 
-use tegula_ptx::{Completion, Emulator, Fault, Grid, Module, Options, Param, Report};
+use tegula_ptx::{
+    Completion, Emulator, Fault, Grid, Module, Options, Param, Report,
+    arch::Need,
+    cases::{Case, Column},
+};
 
 /// Directives that start a module.
-pub const HEAD: &str = ".version 8.0\n.target sm_90a\n.address_size 64\n";
+pub const HEAD: &str = ".version 8.6\n.target sm_90a\n.address_size 64\n";
 
 /// A kernel without the module's head.
 pub fn entry(name: &str, params: &str, body: &str) -> String {
@@ -86,53 +90,13 @@ impl Machine {
     }
 }
 
-/// Runs a straight-line body over arrays, one element per thread. `loads` names input registers (`%a`, `%b`, `%c`) and
-/// the output is `%d`; types are those of memory: `b8`, `b16`, `b32`, `b64`. Inputs are bit patterns.
-pub fn map(body: &str, inputs: &[(&str, &[u64])], out: &str, options: Options) -> Vec<u64> {
-    let n = inputs[0].1.len();
-    let width = |ty: &str| ty[1..].parse::<usize>().unwrap() / 8;
-    let mut text = String::from(
-        ".reg .pred %p<4>, %z; .reg .b16 %t<8>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
-         ld.param.u32 %r1, [n]; mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
-         mad.lo.u32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 bra END;\n",
-    );
-    let reg = |ty: &str| if ty == "b8" { "b16".to_string() } else { ty.to_string() };
-    let mut params = vec![".param .u32 n".to_string()];
-    for ((ty, _), name) in inputs.iter().zip(["a", "b", "c"]) {
-        params.push(format!(".param .u64 p{name}"));
-        text += &format!(
-            ".reg .{} %{name}; ld.param.u64 %rd1, [p{name}]; mul.wide.u32 %rd2, %r5, {};
-             add.s64 %rd3, %rd1, %rd2; ld.global.{ty} %{name}, [%rd3];\n",
-            reg(ty),
-            width(ty)
-        );
-    }
-    params.push(".param .u64 pd".into());
-    text += &format!(
-        ".reg .{} %d; {{ {body} }}
-         ld.param.u64 %rd1, [pd]; mul.wide.u32 %rd2, %r5, {}; add.s64 %rd3, %rd1, %rd2; st.global.{out} [%rd3], %d;
-         END: ret;",
-        reg(out),
-        width(out)
-    );
-    let mut m = machine(&kernel("map", &params.join(", "), &text), options);
-    let mut args = vec![Param::U32(n as u32)];
-    for (ty, values) in inputs {
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()[..width(ty)].to_vec()).collect();
-        args.push(Param::U64(m.emulator.memory.alloc_with("input", &bytes)));
-    }
-    let d = m.room(n * width(out));
-    args.push(Param::U64(d));
-    m.run("map", Grid::new(n.div_ceil(128) as u32, 128), &args).unwrap_or_else(|e| panic!("{body}: {e}"));
-    let bytes = m.emulator.memory.read_vec(d, n * width(out)).unwrap();
-    bytes
-        .chunks_exact(width(out))
-        .map(|c| {
-            let mut v = [0; 8];
-            v[..c.len()].copy_from_slice(c);
-            u64::from_le_bytes(v)
-        })
-        .collect()
+/// Runs a straight-line body over arrays, one element per thread: a [`Case`] with inputs `%a`, `%b`, `%c` and the result
+/// `%d`; types are those of memory: `b8`, `b16`, `b32`, `b64`.
+pub fn map(body: &str, inputs: &[(&'static str, &[u64])], out: &'static str, options: Options) -> Vec<u64> {
+    let inputs = inputs.iter().map(|(ty, values)| Column { ty, values: values.to_vec() }).collect();
+    let case = Case { need: Need::only("sm_90a", 86), ..Case::new(body, body, inputs, out) };
+    let mut results = case.run(options).unwrap_or_else(|e| panic!("{body}: {e}"));
+    results.remove(0).values
 }
 
 /// The best and the portable tier.
