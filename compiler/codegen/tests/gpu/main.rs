@@ -1,5 +1,6 @@
 //! Kernels as PTX on the emulator: they do what the oracle does. Shapes of the code; ptxas, where there is one.
 
+mod dot;
 mod harness;
 mod math;
 mod order;
