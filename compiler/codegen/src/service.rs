@@ -118,6 +118,9 @@ fn compile_gpu(request: &Request, target: &GpuTarget, mut kernel: Kernel) -> Res
     let (mut module, mut meta) = (lowered.module, lowered.meta);
     let stages: Vec<Stage> = stage.into_iter().collect();
     let (ptx, mut texts) = emit::nvptx::compile(&mlir, &mut module, target, &stages).map_err(unemitted)?;
+    if !matches!(request.emit, Emit::Cubin | Emit::Sass) {
+        meta.remarks.extend(lowered.estimate);
+    }
     let bytes = match request.emit {
         Emit::Cubin => assemble(&ptx, target, &kernel, &mut meta)?,
         Emit::Sass => {

@@ -200,5 +200,9 @@ mod tests {
         assert!(error("./none.tile --dims 4").contains("--dims and --set"));
         assert_eq!(error("softmax --set N=4 --set elem=f16 --set N=8"), "--set N=… is given twice");
         assert!(Command::try_parse_from(["compile", "softmax", "--set", "N"]).is_err());
+        assert_eq!(
+            error("softmax --emit sass --target cpu:x86-64-v3"),
+            "--emit sass is for GPUs, as in --target sm_90a; found `cpu:x86-64-v3`"
+        );
     }
 }

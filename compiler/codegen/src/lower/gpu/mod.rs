@@ -74,6 +74,8 @@ pub struct Lowered<'c> {
     pub module: melior::ir::Module<'c>,
     /// What the runtime must know.
     pub meta: Meta,
+    /// A remark if, by an estimate, a thread's registers do not hold its tiles. ptxas knows better.
+    pub estimate: Option<String>,
 }
 
 /// Lowers a verified kernel with layouts. `checked` compiles in reports of assertions and of indices out of range.
@@ -87,7 +89,7 @@ pub fn lower<'c>(
     checked: bool,
 ) -> Result<Lowered<'c>, Error> {
     let layouts = Layouts::of(kernel).map_err(|e| Error { message: e.to_string(), loc: Some(e.loc) })?;
-    let remark = registers(kernel, &layouts)?;
+    let estimate = registers(kernel, &layouts)?;
     let b = Build::new(context);
     let mut meta = Meta::default();
     let mut result = Ok(());
@@ -103,7 +105,6 @@ pub fn lower<'c>(
     ];
     b.kernel(abi::gpu::ENTRY, &types, &kernel_attributes, |args| {
         let mut cx = Cx::new(&b, kernel, layouts, *target, checked);
-        cx.remarks.extend(remark);
         cx.report_to = args.last().copied();
         result = entry(&mut cx, args).and_then(|()| cx.fits());
         meta = Meta {
@@ -114,7 +115,7 @@ pub fn lower<'c>(
             ..Meta::default()
         };
     });
-    result.map(|()| Lowered { module: b.finish(), meta })
+    result.map(|()| Lowered { module: b.finish(), meta, estimate })
 }
 
 /// How many times the registers that a thread has a kernel may need before it is refused: each value would be in memory
