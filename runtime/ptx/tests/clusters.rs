@@ -1,7 +1,7 @@
 //! Clusters of blocks: each other's shared memory, their barrier, multicast, arrivals from afar.
 
 mod common;
-use common::{HEAD, Machine, kernel, machine};
+use common::{HEAD, Machine, kernel, machine, modes};
 use tegula_ptx::{
     Completion, Fault, FaultKind, Grid, Options, Param,
     tensor_map::{Element, Swizzle, TensorMap},
@@ -163,5 +163,46 @@ fn bytes_go_from_block_to_block() {
         let m = result.unwrap();
         let want: Vec<u32> = (0..128).map(|i| (1 - i / 64) * 100 + i % 64).collect();
         assert_eq!(m.get::<u32>(tegula_ptx::mem::GLOBAL_BASE, 128), want);
+    }
+}
+
+/// Values sent to the next block, of which a barrier there hears; sums made there.
+#[test]
+fn values_go_to_another_block_asynchronously() {
+    let text = kernel(
+        "k",
+        ".param .u64 out",
+        ".shared .align 16 .b8 inbox[512]; .shared .align 8 .b8 bar[8]; .shared .align 4 .b8 sum[4];
+         .reg .b32 %t, %rank, %r<20>; .reg .b64 %x<6>; .reg .pred %p<3>; mov.u32 %t, %tid.x; mov.u32 %rank, %cluster_ctarank;
+         mov.u32 %r1, inbox; mov.u32 %r2, bar; mov.u32 %r3, sum; setp.eq.u32 %p1, %t, 0;
+         @%p1 st.shared.u32 [%r3], 1000; @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+         @%p1 fence.mbarrier_init.release.cluster;
+         @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 640;
+         barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+         xor.b32 %r4, %rank, 1; mapa.shared::cluster.u32 %r5, %r1, %r4; mapa.shared::cluster.u32 %r6, %r2, %r4;
+         mapa.shared::cluster.u32 %r7, %r3, %r4; mad.lo.u32 %r5, %t, 16, %r5;
+         mad.lo.u32 %r8, %rank, 100, %t; add.u32 %r9, %r8, 1; add.u32 %r10, %r8, 2; add.u32 %r11, %r8, 3;
+         st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r5], {%r8, %r9, %r10, %r11}, [%r6];
+         red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r7], %r8, [%r6];
+         W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0; @!%p2 bra W;
+         mad.lo.u32 %r12, %t, 16, %r1; ld.shared.v4.b32 {%r13, %r14, %r15, %r16}, [%r12]; ld.shared.b32 %r17, [%r3];
+         mad.lo.u32 %r13, %r13, 3, %r14; mad.lo.u32 %r13, %r13, 3, %r15; mad.lo.u32 %r13, %r13, 3, %r16;
+         add.u32 %r13, %r13, %r17; ld.param.u64 %x1, [out]; mad.lo.u32 %r18, %rank, 32, %t; mul.wide.u32 %x2, %r18, 4;
+         add.s64 %x1, %x1, %x2; st.global.b32 [%x1], %r13;
+         barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret;",
+    );
+    for options in modes() {
+        let mut m = machine(&text, options);
+        let out = m.room(256);
+        m.run("k", Grid::new(2, 32).cluster([2, 1, 1]), &[Param::U64(out)]).unwrap_or_else(|e| panic!("{e}"));
+        let want: Vec<u32> = (0..64)
+            .map(|i| {
+                let (from, t) = (1 - i / 32, i % 32);
+                let v = |k: u32| from * 100 + t + k;
+                let sum: u32 = (0..32).map(|t| from * 100 + t).sum();
+                ((v(0) * 3 + v(1)) * 3 + v(2)) * 3 + v(3) + 1000 + sum
+            })
+            .collect();
+        assert_eq!(m.get::<u32>(out, 64), want);
     }
 }

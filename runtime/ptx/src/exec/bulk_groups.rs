@@ -18,6 +18,7 @@ impl Copy {
     fn source(&self) -> (*const u8, usize) {
         match &self.job {
             Job::Copy { from, bytes, .. } | Job::Fold { from, bytes, .. } => (*from, *bytes),
+            Job::Value { value, bytes, .. } => (value.as_ptr(), *bytes),
             Job::Load(t) | Job::Store(t) | Job::FoldTile(t, _) => {
                 let bytes = t.map.tile_bytes().next_multiple_of(t.map.swizzle.span());
                 (t.shared.wrapping_add(t.address as usize), bytes)
@@ -41,6 +42,7 @@ impl Copy {
         let staged = staged.as_ptr();
         match &mut self.job {
             Job::Copy { from, .. } | Job::Fold { from, .. } => *from = staged,
+            Job::Value { .. } => {}
             // The swizzle looks at addresses, which stay; only the host's place of them is another.
             Job::Load(t) | Job::Store(t) | Job::FoldTile(t, _) => {
                 t.shared = staged.cast_mut().wrapping_sub(t.address as usize);

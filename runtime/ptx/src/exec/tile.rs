@@ -227,6 +227,17 @@ pub enum Job {
         /// The operation.
         fold: Fold,
     },
+    /// Values out of registers, as they are or combined into the destination.
+    Value {
+        /// Host address of the destination.
+        to: *mut u8,
+        /// The values.
+        value: [u8; 16],
+        /// How many bytes of them.
+        bytes: usize,
+        /// The operation on one value.
+        fold: Option<Fold>,
+    },
     /// A tile to shared memory.
     Load(Tile),
     /// A tile to global memory.
@@ -255,6 +266,10 @@ impl Job {
                         ptr::copy_nonoverlapping(from.add(i), operand.as_mut_ptr(), fold.width);
                         fold.apply(to.add(i), u64::from_le_bytes(operand));
                     }
+                }
+                Job::Value { to, value, bytes, fold: None } => ptr::copy_nonoverlapping(value.as_ptr(), *to, *bytes),
+                Job::Value { to, value, fold: Some(fold), .. } => {
+                    fold.apply(*to, u64::from_le_bytes(std::array::from_fn(|i| value[i])));
                 }
                 Job::Load(tile) => tile.load(),
                 Job::Store(tile) => tile.store(),

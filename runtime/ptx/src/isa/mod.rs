@@ -23,6 +23,7 @@ pub mod matrix_operand;
 pub mod mbarrier;
 pub mod memory;
 pub mod packed;
+pub mod remote;
 pub mod special;
 pub mod tensor;
 pub mod tensor_copy;
@@ -50,6 +51,7 @@ const FAMILIES: &[&[Form]] = &[
     mbarrier::FORMS,
     memory::FORMS,
     packed::FORMS,
+    remote::FORMS,
     special::FORMS,
     tensor::FORMS,
     tensor_copy::FORMS,
