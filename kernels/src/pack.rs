@@ -192,9 +192,9 @@ pub fn pack_as(
     n: usize,
 ) -> Result<PackedTensor, PackError> {
     if layout == Layout::Gguf {
-        return Ok(PackedTensor::from_bytes(gguf, quant, layout, k, n)?);
+        return Ok(stream.device().packed_from(gguf, quant, layout, k, n)?);
     }
-    let mut packed = PackedTensor::zeros(quant, layout, k, n)?;
+    let mut packed = stream.device().packed_as(layout, quant, k, n)?;
     let row = k / quant.block() * quant.block_bytes();
     if n.checked_mul(row) != Some(gguf.len()) {
         let problem = format!("expected {n} rows of {row} bytes, found {} bytes", gguf.len());

@@ -1,8 +1,11 @@
 //! Kernels on emulated GPUs, beside plain Rust: both architectures, asynchronous results early and late.
 
+#[path = "common/kernels.rs"]
+mod kernels;
 #[path = "../../tests/src/skip.rs"]
 mod skip;
 
+use kernels::*;
 use std::sync::{Arc, Mutex};
 use tegula::{
     cache::DiskCache,
@@ -14,69 +17,6 @@ use tegula::{
 };
 
 const ARCHS: [&str; 2] = ["sm_80", "sm_90a"];
-
-#[kernel]
-fn add<T: Num, N: Dim>(a: View<T, 1>, b: View<T, 1>, c: ViewMut<T, 1>) {
-    let i = program_id(0);
-    c.store((i,), a.load::<(N,)>((i,)) + b.load::<(N,)>((i,)));
-}
-
-#[kernel]
-fn softmax<T: Float, N: Dim>(x: View<T, 2>, y: ViewMut<T, 2>) {
-    let row = program_id(0);
-    let t = x.load::<(One, N)>((row, 0)).cast::<f32>();
-    let t = select(iota::<N>().expand::<0>() < x.dim::<1>(), t, f32::NEG_INFINITY);
-    let e = (t - t.max::<1>()).exp();
-    y.store((row, 0), (e / e.sum::<1>()).cast());
-}
-
-#[kernel]
-fn matmul<T: Float + DotInto<f32>, BM: Dim, BN: Dim, BK: Dim>(a: View<T, 2>, b: View<T, 2>, c: ViewMut<T, 2>) {
-    let (pm, pn) = grouped::<BM, BN>(program_id(0), &c, 8);
-    let mut acc = zeros::<f32, (BM, BN)>();
-    for k in a.tiles_along::<1, BK>() {
-        acc = dot(a.load::<(BM, BK)>((pm, k)), b.load::<(BK, BN)>((k, pn)), acc);
-    }
-    c.store((pm, pn), acc.cast());
-}
-
-/// Counts and extremes of values, by atomics of all programs.
-#[kernel]
-fn tally<N: Dim>(x: View<i32, 1>, counts: ViewMut<i32, 1>, most: ViewMut<i32, 1>) {
-    let i = program_id(0);
-    let t = x.load::<(N,)>((i,));
-    let inside = iota::<N>() + i * N::extent() < x.dim::<0>();
-    counts.atomic_add_masked(t & 7, 1, inside, MemOrder::Relaxed);
-    most.atomic_max_masked(t & 7, t, inside, MemOrder::Relaxed);
-}
-
-#[kernel]
-fn scaled<N: Dim>(x: View<f32, 1>, s: Scalar<f32>, y: ViewMut<f32, 1>) {
-    let i = program_id(0);
-    device_assert(i < 5, "at most five tiles");
-    y.store((i,), x.load::<(N,)>((i,)) * s);
-}
-
-#[kernel]
-fn reads_past<N: Dim>(x: View<f32, 1>, y: ViewMut<f32, 1>) {
-    let i = program_id(0);
-    y.store((i,), x.gather((iota::<N>() + i * 4,)));
-}
-
-#[kernel]
-fn tells<N: Dim>(x: View<f32, 2>, y: ViewMut<i32, 1>) {
-    let i = program_id(1);
-    print("row", (i, x.load::<(One, N)>((i, 0))));
-    y.store((i,), zeros::<i32, (One,)>());
-}
-
-/// Assumes what is wrong when there are more programs than elements: the compiler leaves the masks out.
-#[kernel]
-fn believes(x: View<f32, 1>, y: ViewMut<f32, 1>) {
-    let i = program_id(0);
-    assume(i < x.dim::<0>());
-    y.store((i,), x.load::<(One,)>((i,)));
-}
 
 /// Whether the compiler is there.
 fn compiler() -> bool {
@@ -237,14 +177,14 @@ fn failed_asserts_and_indices_out_of_range_name_line_and_program() {
         let expected: Vec<f32> = x.as_slice().iter().map(|v| v * 2.0).collect();
         assert_eq!(y.to_vec(), expected, "{device:?}");
         let error = scaled::launch(&x, 2.0, &mut y).dims(8).checked().run(&device).unwrap_err().to_string();
-        for part in ["scaled`", "emulated.rs:", "at most five tiles", "program 5 [5, 0, 0]"] {
+        for part in ["scaled`", "kernels.rs:", "at most five tiles", "program 5 [5, 0, 0]"] {
             assert!(error.contains(part), "{device:?}: {part}: {error}");
         }
         // Without checks indices out of range read as 0; with them they are errors.
         reads_past::launch(&x, &mut y).dims(8).grid(16).run(&device).unwrap();
         assert_eq!(y.as_slice()[60..64], x.as_slice()[32..36]);
         let error = reads_past::launch(&x, &mut y).dims(8).grid(16).checked().run(&device).unwrap_err().to_string();
-        for part in ["reads_past`", "emulated.rs:", "index 64 is out of range", "program 15 [15, 0, 0]"] {
+        for part in ["reads_past`", "kernels.rs:", "index 64 is out of range", "program 15 [15, 0, 0]"] {
             assert!(error.contains(part), "{device:?}: {part}: {error}");
         }
     }
@@ -267,7 +207,7 @@ fn prints_come_out_as_on_the_oracle() {
     };
     let oracle = tegula::device::OracleOptions { on_print: printer(), ..Default::default() };
     let want = run(Device::oracle_with(oracle));
-    assert!(want.len() == 2 && want[1].contains("row 1 [[") && want[1].ends_with(", 3, 65536]]"), "{want:?}");
+    assert!(want.len() == 3 && want[1].contains("row 1 [[") && want[1].ends_with(", 3, 65536]]"), "{want:?}");
     for arch in ARCHS {
         let options = EmulatedOptions { on_print: printer(), ..options(Completion::Both) };
         assert_eq!(run(Device::emulated_with(arch, options).unwrap()), want, "{arch}");
@@ -287,14 +227,14 @@ fn accesses_out_of_bounds_are_faults_that_name_kernel_ptx_and_line() {
         };
         assert_eq!(
             (fault.kind, fault.entry.as_str()),
-            (FaultKind::Bounds, "emulated::believes"),
+            (FaultKind::Bounds, "emulated::kernels::believes"),
             "{device:?}: {fault}"
         );
         assert!(fault.line > 0 && fault.instruction.starts_with("ld.global"), "{device:?}: {fault}");
-        assert!(fault.source.as_ref().is_some_and(|s| s.contains("emulated.rs")), "{device:?}: {fault}");
+        assert!(fault.source.as_ref().is_some_and(|s| s.contains("kernels.rs")), "{device:?}: {fault}");
         assert!(fault.block.is_some_and(|b| b[0] >= 40), "{device:?}: {fault}");
         let text = fault.to_string();
-        for part in ["`x` of 160 bytes", "kernel emulated::believes", "PTX line", "emulated.rs:", "block ("] {
+        for part in ["`x` of 160 bytes", "kernel emulated::kernels::believes", "PTX line", "kernels.rs:", "block ("] {
             assert!(text.contains(part), "{device:?}: {part}: {text}");
         }
         // A launch of the language says the same.
@@ -321,7 +261,7 @@ fn strict_devices_report_reads_of_what_nothing_wrote() {
             let result = add::launch(&x, &empty, &mut y).dims(32).run(&device);
             if strict {
                 let error = result.unwrap_err().to_string();
-                assert!(error.contains("kernel emulated::add") && error.contains("emulated.rs:"), "{error}");
+                assert!(error.contains("kernel emulated::kernels::add") && error.contains("kernels.rs:"), "{error}");
             } else {
                 result.unwrap();
             }
@@ -352,7 +292,7 @@ fn each_launch_tells_what_it_did() {
         add::launch(&x, &x, &mut Tensor::<f32>::poisoned([n]).unwrap()).dims(1024).run(&device).unwrap();
         let seen = seen.lock().unwrap();
         let [(name, grid, threads, counters)] = &seen[..] else { panic!("{seen:?}") };
-        assert_eq!((name.as_str(), *grid, threads % 32), ("emulated::add", [4, 1, 1], 0));
+        assert_eq!((name.as_str(), *grid, threads % 32), ("emulated::kernels::add", [4, 1, 1], 0));
         assert!(counters.of(Kind::LoadGlobal) > 0 && counters.of(Kind::StoreGlobal) > 0, "{counters:?}");
         // Two vectors read, one written, nothing twice and nothing else.
         assert_eq!(counters.global_sectors, 3 * 4 * n as u64 / 32, "{arch}");

@@ -1,8 +1,11 @@
 //! Kernels of the language, launched on the oracle and, where the compiler is, on the CPU.
 
+#[path = "common/kernels.rs"]
+mod kernels;
 #[path = "../../tests/src/skip.rs"]
 mod skip;
 
+use kernels::*;
 use std::{
     io::Write,
     sync::{Arc, Mutex},
@@ -14,54 +17,6 @@ use tegula::{
     pool::PoolOptions,
     prelude::*,
 };
-
-#[kernel]
-fn add<N: Dim>(a: View<f32, 1>, b: View<f32, 1>, c: ViewMut<f32, 1>) {
-    let i = program_id(0);
-    c.store((i,), a.load::<(N,)>((i,)) + b.load::<(N,)>((i,)));
-}
-
-#[kernel]
-fn softmax<T: Float, N: Dim>(x: View<T, 2>, y: ViewMut<T, 2>) {
-    let row = program_id(0);
-    let t = x.load::<(One, N)>((row, 0)).cast::<f32>();
-    let t = select(iota::<N>().expand::<0>() < x.dim::<1>(), t, f32::NEG_INFINITY);
-    let e = (t - t.max::<1>()).exp();
-    y.store((row, 0), (e / e.sum::<1>()).cast());
-}
-
-#[kernel]
-fn matmul<T: Float + DotInto<f32>, BM: Dim, BN: Dim, BK: Dim>(a: View<T, 2>, b: View<T, 2>, c: ViewMut<T, 2>) {
-    let (pm, pn) = grouped::<BM, BN>(program_id(0), &c, 8);
-    let mut acc = zeros::<f32, (BM, BN)>();
-    for k in a.tiles_along::<1, BK>() {
-        acc = dot(a.load::<(BM, BK)>((pm, k)), b.load::<(BK, BN)>((k, pn)), acc);
-    }
-    c.store((pm, pn), acc.cast());
-}
-
-#[kernel]
-fn scaled<N: Dim>(x: View<f32, 1>, s: Scalar<f32>, y: ViewMut<f32, 1>) {
-    let i = program_id(0);
-    device_assert(i < 5, "at most five tiles");
-    y.store((i,), x.load::<(N,)>((i,)) * s);
-}
-
-#[kernel]
-fn reads_past<N: Dim>(x: View<f32, 1>, y: ViewMut<f32, 1>) {
-    let i = program_id(0);
-    y.store((i,), x.gather((iota::<N>() + i * 4,)));
-}
-
-#[kernel]
-fn tells<N: Dim>(x: View<f32, 2>, y: ViewMut<i32, 1>) {
-    let i = program_id(1);
-    print("row", (i, x.load::<(One, N)>((i, 0))));
-    if i > 0 {
-        print("not the first", ());
-    }
-    y.store((i,), zeros::<i32, (One,)>());
-}
 
 /// The oracle with all checks, and the CPU with one and with three threads.
 fn devices() -> Vec<Device> {
@@ -212,14 +167,14 @@ fn failed_asserts_and_indices_out_of_range_name_line_and_program() {
         let expected: Vec<f32> = x.as_slice().iter().map(|v| v * 2.0).collect();
         assert_eq!(y.to_vec(), expected, "{device:?}");
         let error = scaled::launch(&x, 2.0, &mut y).dims(8).checked().run(&device).unwrap_err().to_string();
-        for part in ["scaled`", "launch.rs:", "at most five tiles", "program 5 [5, 0, 0]"] {
+        for part in ["scaled`", "kernels.rs:", "at most five tiles", "program 5 [5, 0, 0]"] {
             assert!(error.contains(part), "{device:?}: {part}: {error}");
         }
         // Without checks indices out of range read as 0; with them they are errors.
         reads_past::launch(&x, &mut y).dims(8).grid(16).run(&device).unwrap();
         assert_eq!(y.as_slice()[60..64], x.as_slice()[32..36]);
         let error = reads_past::launch(&x, &mut y).dims(8).grid(16).checked().run(&device).unwrap_err().to_string();
-        for part in ["reads_past`", "launch.rs:", "program 15 [15, 0, 0]"] {
+        for part in ["reads_past`", "kernels.rs:", "program 15 [15, 0, 0]"] {
             assert!(error.contains(part), "{device:?}: {part}: {error}");
         }
     }

@@ -1,5 +1,6 @@
-//! The speed gates of the CPU, `./x bench`: each is a ratio of figures taken beside each other in one run, so that it holds
-//! on a busy machine too. Medians; one thread, in thread CPU time, where the gate is not about threads or launches.
+//! The speed gates of the CPU, and of the host's part in what GPUs do, `./x bench`: each is a ratio of figures taken beside
+//! each other in one run, so that it holds on a busy machine too. Medians; one thread, in thread CPU time, where the gate is
+//! not about threads or launches.
 //!
 //! Arguments choose gates: those whose names contain one of them, and what is measured together with those.
 //!
@@ -7,6 +8,7 @@
 
 mod blas;
 mod clock;
+mod cuda;
 mod launch;
 mod memory;
 mod peers;
@@ -25,6 +27,9 @@ use tegula::{
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
+    if cuda::is_child() {
+        return cuda::child();
+    }
     // What would make OpenBLAS another than the one it is by itself.
     for name in ["OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"] {
         // SAFETY: no other thread is running yet.
@@ -73,6 +78,9 @@ fn measure() -> Outcome<bool> {
     }
     if ["empty launch, workers spinning", "empty launch, workers parked"].into_iter().any(wants) {
         gates.extend(launch::gates()?);
+    }
+    if wants(cuda::GATE) {
+        gates.push(cuda::gate()?);
     }
     if wants("GEMM 1024, B packed, 2 threads / 1") {
         gates.push(products::two_threads(&one, &device(2))?);

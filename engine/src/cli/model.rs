@@ -29,8 +29,8 @@ pub(super) struct Load {
     /// Threads to compute with [default: one for each core, or what TEGULA_THREADS says]
     #[arg(short, long, value_parser = whole::<usize>(1..=MOST_THREADS as u64), allow_negative_numbers = true)]
     threads: Option<usize>,
-    /// Where to compute: cpu, cpu:x86-64-v3, emulated:sm_80 or emulated:sm_90a (a GPU, emulated: for tests), the same
-    /// with `:fast` (fewer checks), oracle
+    /// Where to compute: cpu, cpu:x86-64-v3, cuda:0 (an NVIDIA GPU), emulated:sm_80 or emulated:sm_90a (a GPU, emulated:
+    /// for tests), the same with `:fast` (fewer checks), oracle
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
     /// What activations are multiplied in

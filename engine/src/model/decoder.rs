@@ -20,8 +20,10 @@ use tegula_kernels::{
 
 /// The order of attention's operations: part of what fixes a model's bits.
 const ORDER: Order = Order { blocks_per_cut: 4 };
-/// Tokens of a prompt that share an attention program.
+/// Most tokens of a prompt that share an attention program.
 const PROMPT_TOKENS: usize = 16;
+/// Most rows, a token's query heads, that one has on a GPU: their scores and outputs are in registers.
+const GPU_ROWS: usize = 64;
 
 /// A model on a device.
 pub struct Decoder {
@@ -34,6 +36,8 @@ pub struct Decoder {
     work: Work,
     /// Logits that sampling looks at at a time.
     vocab_tile: usize,
+    /// Tokens of a prompt that share an attention program.
+    prompt_tokens: usize,
 }
 
 /// Memory of a step, for up to `rows` tokens.
@@ -58,8 +62,10 @@ impl Decoder {
         let weights = Weights::load(file, &config, &stream)?;
         let rope = rope_tables(device, &config)?;
         let work = Work::new(device, &config, activations, 1)?;
-        let vocab_tile = registry::find("sample")?.dims_on(&device.compiles_for())[0];
-        Ok(Decoder { config, stream, activations, weights, rope, work, vocab_tile })
+        let target = device.compiles_for();
+        let vocab_tile = registry::find("sample")?.dims_on(&target)[0];
+        let prompt_tokens = prompt_tokens(&target, config.group());
+        Ok(Decoder { config, stream, activations, weights, rope, work, vocab_tile, prompt_tokens })
     }
 
     /// The model's dimensions.
@@ -86,7 +92,7 @@ impl Decoder {
         let positions = device.tensor([rows], &batch.positions)?;
         let slots = device.tensor([rows], &batch.slots)?;
         let tables = device.tensor([batch.tables.len() / batch.width, batch.width], &batch.tables)?;
-        let attention_rows = if batch.chunks.iter().all(|c| c[1] == 1) { 1 } else { PROMPT_TOKENS };
+        let attention_rows = if batch.chunks.iter().all(|c| c[1] == 1) { 1 } else { self.prompt_tokens };
         let items = batch.work(attention_rows);
         let items = device.tensor([items.len(), 4], items.as_flattened())?;
         let tokens = device.tensor([rows], &batch.tokens)?;
@@ -155,7 +161,7 @@ impl Decoder {
 
     /// Logits of the last step, row after row.
     pub fn logits(&self) -> Result<Vec<f32>, Error> {
-        Ok(self.work.logits.slice(0, 0..self.work.logit_rows)?.to_vec())
+        Ok(self.work.logits.slice(0, 0..self.work.logit_rows)?.try_to_vec()?)
     }
 
     /// One token for each row of logits of the last step, by its parameters and the position the token is for.
@@ -182,9 +188,10 @@ impl Decoder {
             .dims(self.vocab_tile)
             .grid(n)
             .run(&self.stream)?;
-        let tokens: Vec<u32> = tokens.as_slice().iter().map(|&t| t as u32).collect();
+        let tokens: Vec<u32> = tokens.try_as_slice()?.iter().map(|&t| t as u32).collect();
         for (row, &token) in tokens.iter().enumerate() {
-            let logit = self.work.logits.slice(0, row..row + 1)?.slice(1, token as usize..token as usize + 1)?.to_vec();
+            let at = token as usize;
+            let logit = self.work.logits.slice(0, row..row + 1)?.slice(1, at..at + 1)?.try_to_vec()?;
             if logit[0].is_nan() || logit[0] == f32::NEG_INFINITY {
                 return Err(Error::NoLogits { position: rows[row].1 as usize });
             }
@@ -206,6 +213,17 @@ impl Work {
             logit_rows: 0,
         })
     }
+}
+
+/// Tokens of a prompt that share an attention program, each with `group` query heads: a power of two. A schedule: a row's
+/// result depends on its position alone.
+fn prompt_tokens(target: &str, group: usize) -> usize {
+    if !target.starts_with("sm_") {
+        return PROMPT_TOKENS;
+    }
+    let most = (GPU_ROWS / group).clamp(1, PROMPT_TOKENS);
+    // The power of two below.
+    1 << most.ilog2()
 }
 
 fn rope_tables(device: &Device, c: &Config) -> Result<(Tensor<f32>, Tensor<f32>), Error> {

@@ -60,6 +60,11 @@ pub trait Target: Send + Sync {
     /// target if it can find them again by the kernel's text. `checked`: index and division checks are compiled in.
     fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError>;
 
+    /// Whether a kernel of many variants is worth a warning: each costs a compilation while the program waits.
+    fn counts_variants(&self) -> bool {
+        true
+    }
+
     /// So many kernels may be loaded at the same time with profit.
     fn load_parallelism(&self) -> usize {
         1
@@ -239,7 +244,12 @@ impl Device {
 
     /// An empty packed matrix in this device's layout, for a packing kernel to fill.
     pub fn packed(&self, quant: Quant, k: usize, n: usize) -> Result<PackedTensor, TensorError> {
-        PackedTensor::over((quant, self.layout()), (k, n), |bytes| self.inner.target.allocate(bytes, true))
+        self.packed_as(self.layout(), quant, k, n)
+    }
+
+    /// An empty packed matrix in a layout of the caller's.
+    pub fn packed_as(&self, layout: Layout, quant: Quant, k: usize, n: usize) -> Result<PackedTensor, TensorError> {
+        PackedTensor::over((quant, layout), (k, n), |bytes| self.inner.target.allocate(bytes, true))
     }
 
     /// A packed matrix of which the bytes, in `layout`, are `bytes`, where this device's kernels can reach it.
@@ -298,7 +308,9 @@ impl Device {
         let failed = |e: DeviceError| LaunchError::executor(launch.kernel.name, e);
         let program = self.inner.target.load(&kernel, launch.checked).map_err(failed)?;
         let mut programs = self.inner.programs.write().unwrap_or_else(PoisonError::into_inner);
-        if programs.insert((launch.key, launch.checked), program.clone()).is_none() {
+        if programs.insert((launch.key, launch.checked), program.clone()).is_none()
+            && self.inner.target.counts_variants()
+        {
             drop(programs);
             let mut variants = self.inner.variants.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(warning) = variants.add(launch.kernel, &launch.key) {

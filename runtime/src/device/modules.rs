@@ -14,7 +14,7 @@ use std::{
 };
 use tegula_ir::{
     Kernel,
-    protocol::{Emit, Meta, Request},
+    protocol::{Emit, Meta, NO_TOOL, Request},
 };
 
 /// An artifact: what the compiler made, and where it is.
@@ -82,7 +82,7 @@ impl<M> Modules<M> {
         let bundled = bundle.map(|b| b.find_key(key, machine)).transpose()?.flatten();
         let module = match bundled {
             Some(found) => open(Artifact::Bundled(found))?,
-            None => self.make(kernel, &machine.target(), checked, open).map_err(|e| match (e, bundle) {
+            None => self.make(kernel, machine, checked, open).map_err(|e| match (e, bundle) {
                 (DeviceError::Compile(e), Some(bundle)) if matches!(*e, CompileError::NotFound { .. }) => {
                     Box::new(Missing::of(kernel, checked, machine, bundle)).into()
                 }
@@ -94,27 +94,50 @@ impl<M> Modules<M> {
         Ok(module)
     }
 
-    /// From disk, or compiled.
+    /// From disk, or compiled. Where machine code runs, that is what is wanted, if NVIDIA's assembler is at hand.
     fn make(
         &self,
         kernel: &Kernel,
-        target: &str,
+        machine: &Machine,
         checked: bool,
         open: impl Fn(Artifact) -> Result<M, DeviceError>,
     ) -> Result<M, DeviceError> {
         let identity = self.compiler.program().identity(&self.cache)?;
-        let key = artifact_key(kernel, target, checked, identity);
-        let found = self.cache.load(key).and_then(|entry| {
-            open(Artifact::Kept(entry)).inspect_err(|e| tracing::warn!("{e}; compiling it again")).ok()
+        let cubins = matches!(machine, Machine::Gpu { cubins: true, .. });
+        let wanted = [Emit::Cubin, Emit::Artifact].into_iter().filter(|e| cubins || *e == Emit::Artifact);
+        let wanted = wanted.map(|emit| {
+            let target = machine.target();
+            let key = if emit == Emit::Cubin { format!("{target} cubin") } else { target.clone() };
+            (artifact_key(kernel, &key, checked, identity), target, emit)
         });
-        match found {
-            Some(module) => Ok(module),
-            None => open(self.compile(key, kernel, target, checked)?),
+        for (key, ..) in wanted.clone() {
+            match self.cache.load(key).map(|entry| open(Artifact::Kept(entry))) {
+                Some(Ok(module)) => return Ok(module),
+                // Not broken, but refused by the driver.
+                Some(Err(e @ DeviceError::Cuda { .. })) => return Err(e),
+                Some(Err(e)) => tracing::warn!("{e}; compiling it again"),
+                None => {}
+            }
         }
+        for (key, target, emit) in wanted {
+            match self.compile(key, kernel, &target, emit, checked) {
+                Err(DeviceError::Compile(e)) if emit == Emit::Cubin && is_no_assembler(&e) => {}
+                made => return open(made?),
+            }
+        }
+        // Not reached: an artifact is always wanted, and its outcome returned.
+        Err(DeviceError::Unsupported(format!("{machine} takes no code")))
     }
 
-    fn compile(&self, key: u128, kernel: &Kernel, target: &str, checked: bool) -> Result<Artifact, DeviceError> {
-        let request = Request { kernel: kernel.text(), target: target.into(), emit: Emit::Artifact, checked };
+    fn compile(
+        &self,
+        key: u128,
+        kernel: &Kernel,
+        target: &str,
+        emit: Emit,
+        checked: bool,
+    ) -> Result<Artifact, DeviceError> {
+        let request = Request { kernel: kernel.text(), target: target.into(), emit, checked };
         let output = self.compiler.compile(&kernel.name, &request)?;
         for remark in &output.meta.remarks {
             tracing::debug!("kernel `{}`: {remark}", kernel.name);
@@ -123,4 +146,9 @@ impl<M> Modules<M> {
         let kept = self.cache.store(key, &output.bytes, &output.meta);
         Ok(kept.map_or(Artifact::Loose(output.bytes, output.meta), Artifact::Kept))
     }
+}
+
+/// Whether the compiler misses NVIDIA's assembler.
+fn is_no_assembler(error: &CompileError) -> bool {
+    matches!(error, CompileError::Rejected { message, .. } if message.starts_with(NO_TOOL))
 }

@@ -10,7 +10,7 @@ use std::{
     cell::UnsafeCell,
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
 };
@@ -26,14 +26,23 @@ pub struct Device {
     used: AtomicUsize,
     /// The error that all calls give once a kernel failed, or 0.
     error: AtomicU32,
+    /// Pieces of work in all streams, those that were destroyed with work left included.
+    pending: Mutex<usize>,
+    idle: Condvar,
 }
 
 /// All devices.
 pub fn devices() -> &'static [Arc<Device>] {
     static DEVICES: OnceLock<Vec<Arc<Device>>> = OnceLock::new();
     DEVICES.get_or_init(|| {
-        let new =
-            |ordinal| Device { ordinal, memory: Mutex::default(), used: AtomicUsize::new(0), error: AtomicU32::new(0) };
+        let new = |ordinal| Device {
+            ordinal,
+            memory: Mutex::default(),
+            used: AtomicUsize::new(0),
+            error: AtomicU32::new(0),
+            pending: Mutex::default(),
+            idle: Condvar::new(),
+        };
         (0..config().devices).map(|i| Arc::new(new(i))).collect()
     })
 }
@@ -82,6 +91,25 @@ impl Device {
     pub fn fail(&self, Failure(code, what): Failure) {
         if self.error.compare_exchange(0, code, SeqCst, SeqCst).is_ok() {
             eprintln!("tegula-stub: cuda:{}: {what}", self.ordinal);
+        }
+    }
+
+    /// A piece of work was put into a stream.
+    pub fn begin(&self) {
+        *lock(&self.pending) += 1;
+    }
+
+    /// A piece of work is done.
+    pub fn end(&self) {
+        *lock(&self.pending) -= 1;
+        self.idle.notify_all();
+    }
+
+    /// Waits until all streams are done.
+    pub fn synchronize(&self) {
+        let mut pending = lock(&self.pending);
+        while *pending > 0 {
+            pending = self.idle.wait(pending).unwrap_or_else(PoisonError::into_inner);
         }
     }
 

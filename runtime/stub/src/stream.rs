@@ -67,6 +67,7 @@ impl Stream {
             recorded.push(work);
             return;
         }
+        self.device.begin();
         lock(&self.queue.state).waiting.push_back(work);
         self.queue.changed.notify_all();
     }
@@ -141,8 +142,11 @@ impl Queue {
             {
                 device.fail(failure);
             }
+            // What it holds goes first: a wait for the queue is one for that, too.
+            drop(work);
             lock(&self.state).busy = false;
             self.changed.notify_all();
+            device.end();
         }
     }
 }

@@ -47,9 +47,4 @@ impl<T> Table<T> {
         self.counter.sub(1);
         Ok(removed)
     }
-
-    /// All of them.
-    pub fn all(&self) -> Vec<Arc<T>> {
-        lock(&self.objects).as_ref().map_or_else(Vec::new, |o| o.values().cloned().collect())
-    }
 }

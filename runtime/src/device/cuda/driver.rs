@@ -7,6 +7,7 @@ use std::{ffi::CStr, ptr, sync::OnceLock};
 /// Everything that is called: cudarc looks functions up when they are first called, and panics at those it misses.
 const FUNCTIONS: &[&str] = &[
     "cuCtxSetCurrent",
+    "cuCtxSynchronize",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",

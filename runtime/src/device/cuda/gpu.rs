@@ -102,6 +102,13 @@ impl Gpu {
         unsafe { call!(cuCtxSetCurrent(self.context)) }
     }
 
+    /// Waits until all that was put into any of its streams is done. Errors of kernels show here.
+    pub fn synchronize(&self) -> Result<(), CudaError> {
+        self.bind()?;
+        // SAFETY: may be called at any time.
+        unsafe { call!(cuCtxSynchronize()) }
+    }
+
     /// Its number.
     pub fn ordinal(&self) -> u32 {
         self.ordinal

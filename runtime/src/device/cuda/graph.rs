@@ -60,7 +60,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let _ = self.gpu.bind();
-        // SAFETY: a live graph, which nobody uses afterwards; the driver waits for launches under way.
+        // SAFETY: a live graph, which nobody uses afterwards; what was launched of it runs to its end.
         let _ = unsafe { call!(cuGraphExecDestroy(self.raw)) };
     }
 }

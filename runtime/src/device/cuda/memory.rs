@@ -174,8 +174,9 @@ impl DerefMut for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        let _ = self.gpu.bind();
-        // SAFETY: allocated in `new`. The driver waits for copies under way.
+        // Copies may be under way.
+        let _ = self.gpu.synchronize();
+        // SAFETY: allocated in `new`; nobody uses it afterwards.
         let _ = unsafe { call!(cuMemFreeHost(self.start.as_ptr().cast())) };
     }
 }

@@ -78,8 +78,9 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        let _ = self.gpu.bind();
-        // SAFETY: a live module, which nobody uses afterwards; the driver waits for kernels under way.
+        // Its kernels may be under way.
+        let _ = self.gpu.synchronize();
+        // SAFETY: a live module, which nobody uses afterwards.
         let _ = unsafe { call!(cuModuleUnload(self.raw)) };
     }
 }

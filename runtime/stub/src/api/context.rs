@@ -93,6 +93,12 @@ functions! {
         Ok(())
     }
 
+    fn cuCtxSynchronize() {
+        current()?.synchronize();
+        current()?;
+        Ok(())
+    }
+
     fn cuDeviceGetDefaultMemPool(pool: *mut usize, device: c_int) {
         pool.write(checked(device)? + 1);
         Ok(())

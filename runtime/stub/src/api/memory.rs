@@ -3,7 +3,7 @@
 use super::{STREAMS, current, functions};
 use crate::{
     counters::Counter,
-    device::{Device, Failure},
+    device::{Device, Failure, devices},
     host,
     stream::Work,
 };
@@ -54,9 +54,7 @@ functions! {
 
     fn cuMemFreeHost(pointer: *mut u8) {
         // Copies under way may still use it.
-        for stream in STREAMS.all().iter().filter(|s| !s.is_recording()) {
-            let _ = stream.synchronize();
-        }
+        devices().iter().for_each(|d| d.synchronize());
         host::free(pointer)
     }
 

@@ -32,7 +32,10 @@ use block::Block;
 use code::Code;
 use launch::Compiled;
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 use tegula_ir::{Kernel, layout::Layout};
@@ -72,6 +75,8 @@ impl Default for CudaOptions {
 /// An NVIDIA GPU as a target.
 pub struct Cuda {
     target: &'static str,
+    /// Whether the driver has refused no machine code yet: it may be older than the assembler.
+    cubins: AtomicBool,
     modules: Modules<Code>,
     shared: Arc<Shared>,
 }
@@ -123,6 +128,7 @@ impl Cuda {
         let CudaOptions { bundle, cache, compiler, compilers, compile_timeout, on_progress, on_print } = options;
         Ok(Cuda {
             target,
+            cubins: AtomicBool::new(true),
             modules: Modules::new(bundle, cache, compiler, compilers, compile_timeout, on_progress),
             shared: Arc::new(Shared {
                 gpu,
@@ -163,10 +169,12 @@ impl Target for Cuda {
         let load = |cubins| {
             self.modules.get(kernel, &self.machine(cubins), checked, |a| Code::open(a, &self.shared.gpu, &self.name()))
         };
-        // A driver may be older than the machine code in a bundle; PTX it translates itself.
-        let code = match load(true) {
+        let code = match load(self.cubins.load(Relaxed)) {
             Err(DeviceError::Cuda { error: e @ CudaError::Load { kind: "cubin", .. }, .. }) => {
-                tracing::debug!("kernel `{}`: {e}; taking its PTX", kernel.name);
+                // PTX the driver translates itself.
+                if self.cubins.swap(false, Relaxed) {
+                    tracing::warn!("{}: {e}; taking PTX from now on", self.name());
+                }
                 load(false)?
             }
             loaded => loaded?,
