@@ -13,3 +13,4 @@ mod rope;
 mod sample;
 mod support;
 mod targets;
+mod traffic;
