@@ -71,8 +71,11 @@ pub fn map(
             register(width),
             bytes(width)
         );
-        let cycle = values.iter().cycle().take(n);
-        args.push(Arg::In(cycle.flat_map(|v| v.to_le_bytes()[..bytes(width)].to_vec()).collect()));
+        let mut column = Vec::with_capacity(n * bytes(width));
+        for value in values.iter().cycle().take(n) {
+            column.extend_from_slice(&value.to_le_bytes()[..bytes(width)]);
+        }
+        args.push(Arg::In(column));
     }
     text += &format!(
         "  .reg .{} %d;

@@ -1,5 +1,7 @@
 //! Number formats: what results are, and how to make operands of a value.
 
+use std::sync::LazyLock;
+
 /// What a result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -104,6 +106,24 @@ pub const A_S8: Operand = Operand { name: "s8", bytes: 1 };
 /// Unsigned bytes.
 pub const A_U8: Operand = Operand { name: "u8", bytes: 1 };
 
+/// All numbers of an 8-bit format, rising.
+type Values = LazyLock<Vec<(f64, u32)>>;
+static E4M3_VALUES: Values = LazyLock::new(|| values(E4M3));
+static E5M2_VALUES: Values = LazyLock::new(|| values(E5M2));
+
+fn values(unit: Unit) -> Vec<(f64, u32)> {
+    let finite = (0..256).filter(|b| unit.is_finite(*b));
+    let mut all: Vec<(f64, u32)> = finite.map(|b| (unit.value(b), b as u32)).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
+fn nearest(values: &[(f64, u32)], value: f64) -> u32 {
+    let at = values.partition_point(|v| v.0 < value);
+    let around = values[at.saturating_sub(1)..(at + 1).min(values.len())].iter();
+    around.min_by(|a, b| (a.0 - value).abs().total_cmp(&(b.0 - value).abs())).map_or(0, |v| v.1)
+}
+
 impl Operand {
     /// As a number format; none for integers.
     pub fn unit(self) -> Option<Unit> {
@@ -125,12 +145,7 @@ impl Operand {
             "tf32" => (value as f32).to_bits() & !0x1fff,
             "s8" => u32::from(value as i8 as u8),
             "u8" => u32::from(value as u8),
-            _ => {
-                let unit = if self.name == "e4m3" { E4M3 } else { E5M2 };
-                let finite = (0..256).filter(|b| unit.is_finite(*b));
-                let off = |b: u64| (unit.value(b) - value).abs();
-                finite.min_by(|a, b| off(*a).total_cmp(&off(*b))).unwrap_or(0) as u32
-            }
+            _ => nearest(if self.name == "e4m3" { &E4M3_VALUES } else { &E5M2_VALUES }, value),
         }
     }
 

@@ -86,10 +86,11 @@ impl Chosen {
     }
 }
 
-/// The folder of a GPU's tables: its architecture.
-pub fn arch(capability: (u32, u32)) -> String {
-    match capability {
-        (9, 0) => "sm_90a".into(),
-        (major, minor) => format!("sm_{major}{minor}"),
+/// The folder of a GPU's tables: its architecture. The stub of a driver is none, and its tables are for tests alone.
+pub fn arch(gpu: &Gpu) -> String {
+    let stub = if gpu.name().contains("stub") { "stub_" } else { "" };
+    match gpu.capability() {
+        (9, 0) => format!("{stub}sm_90a"),
+        (major, minor) => format!("{stub}sm_{major}{minor}"),
     }
 }

@@ -32,8 +32,8 @@ impl Instructions {
     pub fn new(chosen: Chosen, truth: &Path) -> Result<Instructions, String> {
         let mut tables = None;
         if let Chosen::Cuda(n) = chosen {
-            let capability = Gpu::open(n).map_err(|e| e.to_string())?.capability();
-            let folder = truth.join(device::arch(capability));
+            let gpu = Gpu::open(n).map_err(|e| e.to_string())?;
+            let folder = truth.join(device::arch(&gpu));
             fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
             tables = Some(folder);
         }

@@ -34,15 +34,8 @@ pub struct Case {
     pub run: fn(&Stream, &mut Measure),
 }
 
-/// All cases. Names are made unique by what they are of and, for the examples, by saying so.
+/// All cases by name.
 pub fn cases() -> Vec<(String, &'static Case)> {
-    let library = [dense::CASES, activations::CASES, weights::CASES, paged::CASES];
-    let named = |prefix: &'static str| {
-        move |c: &'static Case| {
-            let of = if c.of.is_empty() { String::new() } else { format!(" {}", c.of) };
-            (format!("{prefix}{}{of}", c.kernel), c)
-        }
-    };
-    let all = library.into_iter().flatten().map(named(""));
-    all.chain(examples::CASES.iter().map(named("example "))).collect()
+    let all = [dense::CASES, activations::CASES, weights::CASES, paged::CASES, examples::CASES].into_iter().flatten();
+    all.map(|c| (if c.of.is_empty() { c.kernel.to_string() } else { format!("{} {}", c.kernel, c.of) }, c)).collect()
 }
