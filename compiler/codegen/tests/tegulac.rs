@@ -123,3 +123,83 @@ fn it_ends_with_the_program_that_started_it() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
+
+/// A stand-in for ptxas.
+fn assembler(dir: &std::path::Path, script: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let file = dir.join("ptxas");
+    std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    file
+}
+
+fn cubin() -> Request {
+    Request { target: "sm_80".into(), ..request("kernel @k() {\n}\n", Emit::Cubin) }
+}
+
+#[test]
+fn an_assembler_ends_with_it_and_leaves_nothing_behind() {
+    let (dir, temporary) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pid = dir.path().join("pid");
+    let hangs = assembler(dir.path(), &format!("echo $$ >{0}.part; mv {0}.part {0}; exec sleep 600", pid.display()));
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tegulac"))
+        .env("TEGULA_PTXAS", hangs)
+        .env("TMPDIR", temporary.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    write_frame(child.stdin.as_mut().unwrap(), &cubin()).unwrap();
+    let begun = std::time::Instant::now();
+    let wait = |done: &dyn Fn() -> bool, what: &str| {
+        while !done() {
+            assert!(begun.elapsed().as_secs() < 60, "{what}");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    wait(&|| pid.exists(), "the assembler does not start");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let pid = std::fs::read_to_string(&pid).unwrap();
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    wait(&|| state().is_empty() || state().contains(") Z "), "the assembler lives on");
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0, "nothing is left in the temporary folder");
+}
+
+#[test]
+fn an_assembler_that_fails_is_an_error_with_its_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = |script: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tegulac"))
+            .env("TEGULA_PTXAS", assembler(dir.path(), script))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        write_frame(&mut child.stdin.take().unwrap(), &cubin()).unwrap();
+        let answer: Option<Response> = read_frame(&mut child.stdout.take().unwrap()).unwrap();
+        assert!(child.wait().unwrap().success());
+        answer.expect("an answer")
+    };
+    let error = |script: &str| match asked(script) {
+        Response::Err { stage, message, .. } => (stage, message),
+        other => panic!("{script}: {other:?}"),
+    };
+    let (stage, message) = error("echo 'ptxas fatal   : no licence' >&2; exit 3");
+    assert_eq!((stage.as_str(), message.as_str()), ("ptxas", "no licence"));
+    let (_, message) = error("kill -9 $$");
+    assert!(message.contains("signal: 9"), "{message}");
+    // More registers than a multiprocessor has for the launch: found although it says nothing.
+    let (stage, message) = error("echo 'ptxas info    : Used 600 registers, used 1 barriers' >&2; printf ELF");
+    assert!(
+        stage == "ptxas"
+            && message.starts_with("the kernel cannot be launched: a program needs 76800 registers, 11264 more"),
+        "{message}"
+    );
+    match asked("echo 'ptxas info    : Used 40 registers, used 1 barriers' >&2; printf ELF") {
+        Response::Ok { bytes, meta } => {
+            assert_eq!((&bytes[..], meta.registers, meta.spill_bytes), (&b"ELF"[..], 40, 0))
+        }
+        other => panic!("{other:?}"),
+    }
+}
