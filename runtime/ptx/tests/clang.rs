@@ -458,7 +458,7 @@ fn wide_integers() {
             let mut r = (x / y).wrapping_add(x % y);
             r ^= (sx.wrapping_div(sy) as u64).wrapping_mul(3);
             r = r.wrapping_add(sx.wrapping_rem(sy) as u64);
-            r ^= (x as u128 * y as u128 >> 64) as u64;
+            r ^= ((x as u128 * y as u128) >> 64) as u64;
             r = r.wrapping_add(x << (y & 63) | x >> (63 - (y & 63)));
             r ^= (sx >> (y & 31)) as u64;
             r = r
@@ -566,7 +566,7 @@ fn assembly() {
         let got = d.get::<u32>(out, 384);
         for i in 0..96 {
             let (low, carry) = a[i].overflowing_add(b[i]);
-            let pool = b[i] as u64 >> 0 << 32 | a[i] as u64;
+            let pool = (b[i] as u64) << 32 | a[i] as u64;
             let mixed = [0, 4, 2, 6].iter().rev().fold(0, |w, k| w << 8 | (pool >> (8 * k)) as u32 & 255);
             let logic = if a[i] < b[i] { 1 } else { 2 } ^ a[i] ^ b[i];
             assert_eq!(got[4 * i..4 * i + 4], [low, carry as u32, mixed, logic]);
@@ -642,7 +642,7 @@ fn mbarriers_and_clusters() {
         assert_eq!(d.get::<u32>(out, 192), want);
         let out = d.room(512);
         d.run("cluster_exchange", Grid::new(4, 32).cluster([2, 1, 1]), &[p(out)]);
-        let want: Vec<u32> = (0..128).map(|i| (i / 32 ^ 1) * 100 + 31 - i % 32).collect();
+        let want: Vec<u32> = (0..128).map(|i| ((i / 32) ^ 1) * 100 + 31 - i % 32).collect();
         assert_eq!(d.get::<u32>(out, 128), want);
     });
 }

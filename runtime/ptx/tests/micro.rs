@@ -1,5 +1,8 @@
 //! Conversions of microscaling formats against their definition: every code, and nearest values by search.
 
+// Shifts and masks read like the formulas.
+#![allow(clippy::precedence)]
+
 mod common;
 use common::Random;
 use tegula_ptx::{

@@ -422,6 +422,29 @@ fn planted_a_missing_proxy_fence() {
     fails(&text, FaultKind::Asynchronous, &["no fence.proxy.async since", "wrote at PTX line", "wgmma.mma_async"]);
 }
 
+/// Another warp writes four bytes of a piece whose other bytes are published.
+#[test]
+fn planted_part_of_a_piece_without_a_fence() {
+    let more =
+        "bar.sync 0; xor.b32 %r6, %r0, 32; mad.lo.u32 %r6, %r6, 32, %r2; st.shared.b32 [%r6+4], %r3; FENCE bar.sync 0;";
+    let before = |fence| FENCED.replace("bar.sync 0;", &more.replace("FENCE", fence));
+    fails(&small(&before(""), ""), FaultKind::Asynchronous, &["no fence.proxy.async since", "wgmma.mma_async"]);
+    let mut m = machine(&small(&before("fence.proxy.async;"), ""), Options::default());
+    let out = m.room(512);
+    m.run("product", Grid::new(1, 128), &[Param::U64(out)]).unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// Four bytes of an operand are overwritten while a product may read them.
+#[test]
+fn planted_part_of_a_piece_reused_before_the_wait() {
+    let between = "bar.sync 0; st.shared.b32 [%r1+20], %r3;";
+    fails(
+        &small(FENCED, between),
+        FaultKind::Race,
+        &["overwrites shared address", "an asynchronous operation of warp"],
+    );
+}
+
 #[test]
 fn planted_a_missing_barrier() {
     let text = small(&FENCED.replace("bar.sync 0;", ""), "");

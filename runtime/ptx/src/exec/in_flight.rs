@@ -25,7 +25,7 @@ pub enum Effect {
     /// A bulk copy of so many bytes.
     Bytes {
         /// The copy.
-        job: Job,
+        job: Box<Job>,
         /// For the barrier's count.
         bytes: u32,
         /// Shadow of the destination, or null, and its length.

@@ -108,7 +108,7 @@ pub fn issue(
     let phase = super::mbarrier::barrier(cx, barrier, lane)?.phase;
     cx.order(Order::Completes(barrier, phase));
     let from = (cx.rank as u8, cx.warp.index as u8, lane as u8);
-    let effect = Effect::Bytes { job, bytes: bytes as u32, shadow: (at.shadow(lane), marked) };
+    let effect = Effect::Bytes { job: Box::new(job), bytes: bytes as u32, shadow: (at.shadow(lane), marked) };
     let completion = cx.launch.completion();
     let cluster = &mut *cx.cluster;
     let Some(state) = cluster.ctas[barrier.rank as usize].mbarriers.get(barrier.address) else { return Ok(()) };
