@@ -37,7 +37,9 @@ use crate::Error;
                   ~/.cache/tegula/models; set TEGULA_HOME to keep them elsewhere.\n\n\
                   Warnings are shown on standard error; set TEGULA_LOG (or RUST_LOG) to another level: off, error, \
                   info, debug, trace. Compiled kernels are kept in ~/.cache/tegula/kernels: TEGULA_CACHE names another \
-                  folder (or is `off`), TEGULA_CACHE_MB bounds its size. TEGULA_THREADS and TEGULA_CPU are the \
+                  folder (or is `off`), TEGULA_CACHE_MB bounds its size; those of a bundle, which `tegula bundle` \
+                  makes, come from tegula.bundle beside this program or from where TEGULA_BUNDLE says (`off`: \
+                  from none). TEGULA_THREADS and TEGULA_CPU are the \
                   threads and the instruction set to compute with.\n\n\
                   Start with:  tegula run smollm2"
 )]

@@ -70,6 +70,10 @@ impl Target for Dry {
         self.machine.layout()
     }
 
+    fn counts_variants(&self) -> bool {
+        false
+    }
+
     fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let new = || Recorded { kernel: kernel.clone(), checked };
