@@ -127,6 +127,20 @@ fn items_that_fail_cost_their_process_alone() {
     assert!((failed..=failed + 1).contains(&processes), "{processes} processes for {failed} failures");
 }
 
+/// What hangs is stopped and named, and the next one has its turn.
+#[test]
+fn items_that_hang_are_stopped() {
+    let (folder, driver) = (tempfile::tempdir().unwrap(), stub::folder());
+    // Each piece of work takes ten seconds; two are allowed.
+    let library = driver.path().to_str().unwrap();
+    let variables = [("LD_LIBRARY_PATH", library), ("TEGULA_STUB_DELAY_US", "10000000")];
+    let (well, report) = gpu(folder.path(), "cuda:0", 14.0, &["--part", "instructions", "--item-s", "2"], &variables);
+    let part = &report["parts"]["instructions"];
+    let stopped = part["results"].as_object().unwrap().values().filter(|r| r["stopped"] == "it hung for 2 s").count();
+    assert!(!well && stopped > 1, "{:#}", part["summary"]);
+    assert!(part["processes"].as_u64() >= Some(stopped as u64), "{part:#}");
+}
+
 #[test]
 fn mistakes_on_the_command_line_are_told() {
     let says = |args: &[&str], want: &str| {
@@ -138,7 +152,7 @@ fn mistakes_on_the_command_line_are_told() {
     says(&["run", "--device", "cuda:0"], "run wants --out");
     says(&["run", "--device", "emulated:sm_70"], "expected cuda:N, emulated:sm_80 or emulated:sm_90a");
     says(&["run", "--part", "speed"], "expected one of instructions, kernels, timings");
-    says(&["run", "--budget-s", "0"], "expected seconds from 1 to 86400");
+    says(&["run", "--budget-s", "0"], "--budget-s: expected seconds from 1 to 86400");
     says(&["run", "--out"], "--out wants a value");
     says(&["fly", "--out", "x"], "unknown command fly");
 }

@@ -5,10 +5,11 @@ use std::{path::PathBuf, time::Duration};
 
 /// What `gpu` says about itself.
 pub const USAGE: &str = "\
-gpu run --device D --out FILE [--part P]... [--budget-s N] [--sizes real|small]
+gpu run --device D --out FILE [--part P]... [--budget-s N] [--sizes real|small] [--item-s N]
     Runs the parts (instructions, kernels, timings; all without --part) on D (cuda:0, emulated:sm_80, emulated:sm_90a),
     in N seconds at most (360), and writes what came out as JSON. Tables of a GPU's results go to truth/ beside FILE.
     --sizes: how large timings are; real on a GPU, small on the emulator.
+    --item-s: seconds that one instruction, kernel or timing may take before it is stopped as hung (60).
 gpu bundle --out FILE
     Compiles all kernels that `run` needs into a bundle; needs tegulac.";
 
@@ -69,6 +70,8 @@ pub struct Run {
     pub out: PathBuf,
     pub parts: Vec<Part>,
     pub budget: Duration,
+    /// What hangs for so long is stopped.
+    pub item: Duration,
     pub sizes: Sizes,
 }
 
@@ -97,7 +100,8 @@ pub enum Command {
 /// Reads the arguments.
 pub fn parse(args: &[String]) -> Result<Command, String> {
     let Some((command, rest)) = args.split_first() else { return Ok(Command::Help) };
-    let (mut device, mut out, mut parts, mut seconds, mut sizes) = (None, None, vec![], 360.0, None);
+    let (mut device, mut out, mut parts, mut sizes) = (None, None, vec![], None);
+    let (mut seconds, mut item) = (360.0, 60.0);
     let (mut log, mut truth) = (None, None);
     let mut rest = rest.iter();
     while let Some(key) = rest.next() {
@@ -112,9 +116,10 @@ pub fn parse(args: &[String]) -> Result<Command, String> {
                 let part = Part::ALL.into_iter().find(|p| p.name() == value);
                 parts.push(part.ok_or_else(|| format!("--part: expected one of {}, found {value}", names.join(", ")))?);
             }
-            "--budget-s" => {
+            "--budget-s" | "--item-s" => {
                 let n: Option<f64> = value.parse().ok().filter(|n| (1.0..=86400.0).contains(n));
-                seconds = n.ok_or_else(|| format!("--budget-s: expected seconds from 1 to 86400, found {value}"))?;
+                let n = n.ok_or_else(|| format!("{key}: expected seconds from 1 to 86400, found {value}"))?;
+                *(if key == "--item-s" { &mut item } else { &mut seconds }) = n;
             }
             "--sizes" => {
                 let of = [Sizes::Real, Sizes::Small].into_iter().find(|s| s.name() == value);
@@ -123,7 +128,7 @@ pub fn parse(args: &[String]) -> Result<Command, String> {
             _ => return Err(format!("unknown option {key}")),
         }
     }
-    let budget = Duration::from_secs_f64(seconds);
+    let (budget, item) = (Duration::from_secs_f64(seconds), Duration::from_secs_f64(item));
     let missing = |what: &str| format!("{command} wants {what}");
     match command.as_str() {
         "run" => {
@@ -132,7 +137,7 @@ pub fn parse(args: &[String]) -> Result<Command, String> {
                 parts = Part::ALL.to_vec();
             }
             let sizes = sizes.unwrap_or(device.usual_sizes());
-            Ok(Command::Run(Run { device, out: out.ok_or_else(|| missing("--out"))?, parts, budget, sizes }))
+            Ok(Command::Run(Run { device, out: out.ok_or_else(|| missing("--out"))?, parts, budget, item, sizes }))
         }
         "child" => {
             let device = device.ok_or_else(|| missing("--device"))?;

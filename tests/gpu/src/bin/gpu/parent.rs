@@ -1,8 +1,9 @@
-//! The whole run: a process for each part, restarted when it dies, stopped when its time is over; one report.
+//! The whole run: a process for each part, restarted when it dies or hangs, stopped when its time is over; one report.
 
 use crate::{
     child::{CANNOT, GO_ON, lines},
     options::{Part, Run},
+    timings::PEERS,
 };
 use serde_json::{Map, Value, json};
 use std::{
@@ -69,18 +70,41 @@ impl Drop for Running {
     }
 }
 
-/// Waits for a child until its time is over; nothing if it had to be stopped.
-fn wait(child: Child, seconds: f64) -> Result<Option<ExitStatus>, String> {
+/// How a child ended.
+enum Ended {
+    /// By itself.
+    Itself(ExitStatus),
+    /// An item took longer than one may.
+    Hung,
+    /// Its part's time was over.
+    Late,
+}
+
+/// Waits for a child, and ends it when its time is over or nothing happens any more.
+fn wait(child: Child, log: &Path, item: Duration, seconds: f64) -> Result<Ended, String> {
     let (mut child, begun) = (Running(child), Instant::now());
+    // How long the log is, and since when.
+    let mut seen = (0, Instant::now());
     loop {
         if let Some(status) = child.0.try_wait().map_err(|e| e.to_string())? {
-            return Ok(Some(status));
+            return Ok(Ended::Itself(status));
         }
         if begun.elapsed().as_secs_f64() > seconds {
-            return Ok(None);
+            return Ok(Ended::Late);
+        }
+        let length = fs::metadata(log).map_or(0, |m| m.len());
+        if length != seen.0 {
+            seen = (length, Instant::now());
+        } else if seen.1.elapsed() > item && open_item(log).is_some_and(|name| name != PEERS) {
+            return Ok(Ended::Hung);
         }
         sleep(Duration::from_millis(10));
     }
+}
+
+/// The item that was begun and did not end.
+fn open_item(log: &Path) -> Option<String> {
+    begun_items(log).pop().filter(|(_, ended)| !ended).map(|(name, _)| name)
 }
 
 /// One part, by as many processes as it takes.
@@ -99,31 +123,35 @@ fn run_part(run: &Run, part: Part, logs: &Path, truth: &Path, budget: f64) -> (V
         }
         let known = begun_items(&log).len();
         processes += 1;
-        let ended = start(run, part, &log, &errors, truth, left).and_then(|c| wait(c, left + GRACE));
-        let open = begun_items(&log).into_iter().find(|(_, ended)| !ended).map(|(name, _)| name);
-        let open = open.filter(|name| !fates.contains_key(name));
+        let ended = start(run, part, &log, &errors, truth, left).and_then(|c| wait(c, &log, run.item, left + GRACE));
+        let open = open_item(&log).filter(|name| !fates.contains_key(name));
         let tail = tail(&errors);
         match ended {
             Err(e) => {
                 problems.push(e);
                 break;
             }
-            Ok(Some(status)) if status.success() => {
+            Ok(Ended::Itself(status)) if status.success() => {
                 let open = plan(&log).len() > begun_items(&log).len();
                 problems.extend(open.then(|| "its time was over".to_string()));
                 break;
             }
-            Ok(Some(status)) if status.code() == Some(CANNOT.into()) => {
+            Ok(Ended::Itself(status)) if status.code() == Some(CANNOT.into()) => {
                 problems.push(format!("it could not begin: {tail}"));
                 break;
             }
-            Ok(Some(status)) if status.code() == Some(GO_ON.into()) => {}
-            Ok(Some(status)) => {
+            Ok(Ended::Itself(status)) if status.code() == Some(GO_ON.into()) => {}
+            Ok(Ended::Itself(status)) => {
                 if let Some(name) = open {
                     fates.insert(name, json!({ "crashed": format!("{status}: {tail}") }));
                 }
             }
-            Ok(None) => {
+            Ok(Ended::Hung) => {
+                if let Some(name) = open {
+                    fates.insert(name, json!({ "stopped": format!("it hung for {:.0} s", run.item.as_secs_f64()) }));
+                }
+            }
+            Ok(Ended::Late) => {
                 if let Some(name) = open {
                     fates.insert(name, json!({ "stopped": "its part's time was over" }));
                 }

@@ -130,7 +130,8 @@ impl Timings {
 }
 
 const CEILINGS: &str = "ceilings of the device";
-const PEERS: &str = "peers";
+/// The item that is others' and keeps its own time.
+pub const PEERS: &str = "peers";
 
 impl Items for Timings {
     fn names(&self) -> Vec<String> {
