@@ -41,6 +41,13 @@ impl Pace {
             self.program.store(now, Relaxed);
         }
     }
+
+    /// Takes into account that so many programs took at least so long: what one thread saw pass while several did them.
+    pub(super) fn learn_at_least(&self, programs: u64, took: Duration) {
+        if self.expect(programs).is_none_or(|known| known < picoseconds(took)) {
+            self.learn(programs, took);
+        }
+    }
 }
 
 fn picoseconds(time: Duration) -> u64 {
@@ -192,6 +199,10 @@ mod tests {
         // It gets there, and a program that takes no time at all is known to take some.
         (0..100).for_each(|_| pace.learn(1000, Duration::ZERO));
         assert_eq!(pace.expect(64), Some(64));
+        // What is only known to be no less lowers nothing.
+        pace.learn_at_least(10, Duration::from_nanos(400));
+        pace.learn_at_least(10, Duration::from_nanos(300));
+        assert_eq!(pace.expect(7), Some(7 * 40_000));
         pace.learn(1, Duration::MAX);
         assert_eq!(pace.expect(u64::MAX), Some(u64::MAX));
     }

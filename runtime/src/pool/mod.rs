@@ -339,6 +339,8 @@ impl Shared {
                 std::thread::yield_now();
             }
         }
+        // The first programs may have had less to do than the others.
+        pace.learn_at_least(job.cut.range(chunks - 1).end, begun.elapsed());
     }
 
     /// Offers the last `left` chunks to everybody.
@@ -473,6 +475,19 @@ mod tests {
         // The first chunk still does nothing; the last program takes long.
         let late = |r: Range<u64>, _| {
             let end = Instant::now() + std::time::Duration::from_micros(if r.end == 64 { 500 } else { 0 });
+            while Instant::now() < end {}
+        };
+        pool.run_at(&pace, 64, 0, &late).unwrap();
+        assert!(Cut::alone(64, &pace).is_none(), "the next launch is shared");
+    }
+
+    #[test]
+    fn what_a_shared_launch_took_is_learnt_too() {
+        let pool = Pool::new(&PoolOptions { threads: 2, spin: 100, pin: false }).unwrap();
+        let pace = Pace::default();
+        // Nothing is known yet, so it is shared. The first programs do nothing, the others take long.
+        let late = |r: Range<u64>, _| {
+            let end = Instant::now() + std::time::Duration::from_micros(if r.start == 0 { 0 } else { 100 });
             while Instant::now() < end {}
         };
         pool.run_at(&pace, 64, 0, &late).unwrap();
