@@ -46,7 +46,7 @@ fn code(result: Result<(), Code>) -> Code {
 /// Defines C functions whose bodies are results.
 macro_rules! functions { ($(fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {$(
     #[unsafe(no_mangle)]
-    #[allow(non_snake_case, unused_unsafe, clippy::missing_safety_doc)]
+    #[allow(non_snake_case, unused_unsafe, clippy::missing_safety_doc, clippy::redundant_closure_call)]
     pub unsafe extern "C" fn $name($($arg: $ty),*) -> $crate::code::Code {
         // SAFETY: callers pass what the driver's documentation asks for.
         $crate::api::code((|| -> Result<(), $crate::code::Code> { unsafe { $body } })())
