@@ -83,7 +83,8 @@ impl Program for Both {
             let mut compared = self.compared.lock().expect("nobody panics with it");
             *compared.launches.entry(self.name.clone()).or_default() += 1;
             let quantises = self.name.ends_with("quantise");
-            if if quantises { self.rows_of_codes == 2 } else { takes_two_rows(args) } {
+            let wide = if quantises { self.rows_of_codes == 2 } else { takes_two_rows(args) };
+            if wide {
                 *compared.sixteen_bits.entry(self.name.clone()).or_default() += 1;
             }
             let differs = if SAME_BITS.contains(&self.name.as_str()) {

@@ -87,8 +87,7 @@ impl Measure {
             g.to_bits().hash(&mut self.hash);
             let Allowed { unit, bound } = allowed(i);
             let error = (f64::from(*g) - w).abs() / unit;
-            // Written so that a NaN fails.
-            if !(error <= bound) {
+            if error.is_nan() || error > bound {
                 self.fails(format!("{what}: value {i} is {g}, want {w}: {error:.2} units of {unit:e}, not {bound:.2}"));
             }
             self.worst = self.worst.max(error);
