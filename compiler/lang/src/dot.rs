@@ -43,7 +43,8 @@ pub fn dot<A: DotInto<Acc>, Acc: Elem, S: Shape + DotWith<R>, R: Shape>(
     ))
 }
 
-/// As [`dot`], for f32 with a precision other than exact f32 products.
+/// As [`dot`], for f32 with leave to multiply less precisely than f32 does. Where a target has no such instructions in use it
+/// multiplies in f32 (and a remark of the compiler says so).
 #[track_caller]
 pub fn dot_with_precision<S: Shape + DotWith<R>, R: Shape>(
     precision: Precision,

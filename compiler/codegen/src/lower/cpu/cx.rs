@@ -1,5 +1,6 @@
 //! The state of a lowering: where each value is.
 
+pub use super::super::param::{PackedVal, ViewVal};
 use super::{
     Error, Target,
     arena::Arena,
@@ -20,32 +21,6 @@ pub struct Buf<'c> {
     pub ty: TileType,
     /// Its place in the arena, if it is this buffer's to give back.
     pub place: Option<usize>,
-}
-
-/// A view: addresses in memory.
-#[derive(Clone, Debug)]
-pub struct ViewVal<'c> {
-    pub elem: Elem,
-    pub base: V<'c>,
-    /// i64, at least 0.
-    pub extents: Vec<V<'c>>,
-    /// i64, in elements. The innermost is the constant 1 where the launch guarantees it.
-    pub strides: Vec<V<'c>>,
-    pub unit: bool,
-    /// Name of the parameter.
-    pub name: String,
-}
-
-/// A packed matrix, or a rectangle of one.
-#[derive(Clone, Debug)]
-pub struct PackedVal<'c> {
-    pub base: V<'c>,
-    /// Extents of the matrix, i64.
-    pub k: V<'c>,
-    pub n: V<'c>,
-    pub layout: String,
-    pub quant: tegula_ir::Quant,
-    pub name: String,
 }
 
 /// Where a value is.

@@ -48,22 +48,13 @@ mod stream;
 mod view;
 
 pub use super::build;
+pub use super::param::{Error, Lowered};
 use super::{convert, machine};
 use crate::emit::CpuTarget;
 use build::{Build, V};
 use cx::{Cx, Home, PackedVal, ViewVal};
 use plan::Mode;
-use tegula_ir::{Kernel, Loc, Op, OpKind, Type, abi, protocol::Meta};
-
-/// Why a kernel has no CPU code.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct Error {
-    /// What is wrong.
-    pub message: String,
-    /// The user's line.
-    pub loc: Option<Loc>,
-}
+use tegula_ir::{Kernel, Op, OpKind, Type, abi, protocol::Meta};
 
 /// What the lowering needs to know of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,14 +87,6 @@ impl Target {
     }
 }
 
-/// A lowered kernel.
-pub struct Lowered<'c> {
-    /// MLIR: one public function, [`abi::ENTRY`].
-    pub module: melior::ir::Module<'c>,
-    /// What the runtime must know.
-    pub meta: Meta,
-}
-
 /// Lowers a verified kernel. `checked` compiles in reports of assertions and of indices out of range.
 ///
 /// # Errors
@@ -131,7 +114,7 @@ pub fn lower<'c>(
         };
         vec![]
     });
-    result.map(|()| Lowered { module: b.finish(), meta })
+    result.map(|()| Lowered { module: b.finish(), meta, estimate: None })
 }
 
 /// The body of the entry function: reads the arguments, then runs the programs one by one.
@@ -147,35 +130,14 @@ fn entry<'c>(cx: &mut Cx<'_, 'c>, args: &[V<'c>]) -> Result<(), Error> {
         let home = match cx.k.ty(*v) {
             Type::View(t) => {
                 let base = b.int_to_ptr(next());
-                let extents = (0..t.rank).map(|_| next()).collect();
-                let mut strides: Vec<V> = (0..t.rank).map(|_| next()).collect();
-                if let Some(last) = strides.last_mut()
-                    && t.facts.unit
-                {
-                    *last = b.c64(1);
-                }
-                Home::View(ViewVal {
-                    elem: t.elem,
-                    base,
-                    extents,
-                    strides,
-                    unit: t.facts.unit || t.rank == 0,
-                    name: name.clone(),
-                })
+                Home::View(ViewVal::parameter(b, (*v, name), t, base, &mut next))
             }
             Type::Packed(t) => {
-                let (base, k, n) = (b.int_to_ptr(next()), next(), next());
-                Home::Packed(PackedVal { base, k, n, layout: t.layout.clone(), quant: t.quant, name: name.clone() })
+                let base = b.int_to_ptr(next());
+                Home::Packed(PackedVal::parameter(name, t, base, &mut next))
             }
             Type::Tile(t) if t.len() == 1 => Home::Scalar(scalar_argument(b, next(), t.elem)),
-            t => {
-                return Err(Error {
-                    message: format!(
-                        "parameter `{name}` has type `{t}`: only scalars, views and packed matrices can be passed"
-                    ),
-                    loc: None,
-                });
-            }
+            t => return Err(Error::parameter(name, t)),
         };
         cx.set_home(*v, home);
     }

@@ -1,5 +1,6 @@
 //! The state of a lowering: the registers of each value.
 
+pub use super::super::param::{PackedVal, ViewVal};
 use super::{
     super::{
         build::{Build, V},
@@ -12,7 +13,7 @@ use crate::emit::GpuTarget;
 use melior::ir::{Type as MlirType, attribute::FlatSymbolRefAttribute};
 use std::collections::HashMap;
 use tegula_ir::{
-    Attr, Elem, Kernel, Key, Op, QTileType, Quant, TileType, Type, Value,
+    Attr, Elem, Kernel, Key, Op, QTileType, TileType, Type, Value,
     facts::Facts,
     gpu::{Layouts, streams},
     linear::{Axes, Linear, Segment, TileLayout, pieces, tile::extents},
@@ -24,36 +25,6 @@ pub const SHARED: &str = "tegula_shared";
 
 /// The registers of a tile: for each piece, by register number.
 pub type Regs<'c> = Vec<Vec<V<'c>>>;
-
-/// A view: addresses in global memory.
-#[derive(Clone, Debug)]
-pub struct ViewVal<'c> {
-    /// The parameter it is a part of.
-    pub root: Value,
-    pub elem: Elem,
-    pub base: V<'c>,
-    /// i64, at least 0.
-    pub extents: Vec<V<'c>>,
-    /// i64, in elements. The innermost is the constant 1 where the launch guarantees it.
-    pub strides: Vec<V<'c>>,
-    pub unit: bool,
-    /// Offsets of its elements in bytes are below 2^31.
-    pub small: bool,
-    pub mutable: bool,
-    /// Name of the parameter.
-    pub name: String,
-}
-
-/// A packed matrix.
-#[derive(Clone, Debug)]
-pub struct PackedVal<'c> {
-    pub base: V<'c>,
-    /// Extents of the matrix, i64.
-    pub k: V<'c>,
-    pub n: V<'c>,
-    pub layout: String,
-    pub quant: Quant,
-}
 
 /// Where a value is.
 #[derive(Clone, Debug)]

@@ -51,7 +51,7 @@ mod thread;
 mod view;
 mod warp;
 
-pub use super::cpu::Error;
+pub use super::param::{Error, Lowered};
 use super::{
     build::{Build, V},
     machine,
@@ -67,16 +67,6 @@ use tegula_ir::{
     gpu::{Layouts, Pressure, pressure::registers_on},
     protocol::Meta,
 };
-
-/// A lowered kernel.
-pub struct Lowered<'c> {
-    /// MLIR: one kernel, [`abi::gpu::ENTRY`].
-    pub module: melior::ir::Module<'c>,
-    /// What the runtime must know.
-    pub meta: Meta,
-    /// A remark if, by an estimate, a thread's registers do not hold its tiles. ptxas knows better.
-    pub estimate: Option<String>,
-}
 
 /// Lowers a verified kernel with layouts. `checked` compiles in reports of assertions and of indices out of range.
 ///
@@ -195,42 +185,18 @@ fn entry<'c>(cx: &mut Cx<'_, 'c>, args: &[V<'c>]) -> Result<(), Error> {
         let home = match k.ty(*v) {
             Type::View(t) => {
                 let base = next();
-                let extents = (0..t.rank).map(|_| next()).collect();
-                let mut strides: Vec<V> = (0..t.rank).map(|_| next()).collect();
-                if let Some(last) = strides.last_mut()
-                    && t.facts.unit
-                {
-                    *last = b.c64(1);
-                }
-                Home::View(ViewVal {
-                    root: *v,
-                    elem: t.elem,
-                    base,
-                    extents,
-                    strides,
-                    unit: t.facts.unit || t.rank == 0,
-                    small: t.facts.small,
-                    mutable: t.mutable,
-                    name: name.clone(),
-                })
+                Home::View(ViewVal::parameter(b, (*v, name), t, base, &mut next))
             }
             Type::Packed(t) => {
-                let (base, k, n) = (next(), next(), next());
-                Home::Packed(PackedVal { base, k, n, layout: t.layout.clone(), quant: t.quant })
+                let base = next();
+                Home::Packed(PackedVal::parameter(name, t, base, &mut next))
             }
             Type::Tile(t) if t.len() == 1 => {
                 let bits = b.trunci(next(), b.int(t.elem.bytes() as u32 * 8));
                 let x = machine::from_memory(b, b.bitcast(bits, machine::memory_type(b, t.elem)), t.elem);
                 Home::Tile(vec![vec![x]])
             }
-            t => {
-                return Err(Error {
-                    message: format!(
-                        "parameter `{name}` has type `{t}`: only scalars, views and packed matrices can be passed"
-                    ),
-                    loc: None,
-                });
-            }
+            t => return Err(Error::parameter(name, t)),
         };
         cx.set_home(*v, home);
     }

@@ -116,7 +116,7 @@ impl<'a, 'c> Cx<'a, 'c> {
         let step = s.strides.iter().rev().nth(1).copied().unwrap_or(16);
         let mut width = piece.layout.contiguous().min(row).min((16 / s.elem.bytes()).max(1)).min(most);
         let start = piece.segments.last().map_or(0, |s| s.start);
-        while step % width != 0 || start % width != 0 {
+        while !step.is_multiple_of(width) || !start.is_multiple_of(width) {
             width /= 2;
         }
         self.by_owners(&piece.layout, |cx| {
