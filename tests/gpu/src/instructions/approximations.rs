@@ -21,7 +21,7 @@ fn inputs(low: f32, high: f32) -> Vec<u64> {
 }
 
 fn one(name: &str, level: Level, input: (&str, Vec<u64>), unit: Unit, tolerance: Tolerance) -> Case {
-    map(FAMILY, name, level, &format!("{name} %d, %a;"), &[input.clone()], input.0, unit, tolerance)
+    map(FAMILY, name, level, &format!("{name} %d, %a;"), std::slice::from_ref(&input), input.0, unit, tolerance)
 }
 
 pub(super) fn cases() -> Vec<Case> {

@@ -1,5 +1,8 @@
 //! `gpu`: what runs on a machine with a GPU. See README.md.
 
+// The examples' kernels are in the matrix and, of its own types there, among the timings.
+#![allow(clippy::duplicate_mod)]
+
 mod child;
 mod device;
 mod instructions;

@@ -271,8 +271,8 @@ fn sampled(stream: &Stream, sizes: Sizes, temperature: f32) -> Result<Ready, Fai
     let (rows, v) = if sizes == Sizes::Real { (16, 128_256) } else { (2, 3000) };
     let device = stream.device();
     let logits = device.tensor([rows, v], &numbers(rows * v))?;
-    let params: Vec<f32> = (0..rows).flat_map(|_| [temperature, 0.9, 0.0]).collect();
-    let (params, top_k) = (device.tensor([rows, 3], &params)?, device.tensor([rows], &vec![40i32; rows])?);
+    let params: Vec<f32> = (0..rows).flat_map(|_| [temperature, 0.9, 0.0, 1.0]).collect();
+    let (params, top_k) = (device.tensor([rows, 4], &params)?, device.tensor([rows], &vec![40i32; rows])?);
     let (seeds, positions) = (device.tensor([rows], &vec![9u64; rows])?, device.tensor([rows], &vec![5i32; rows])?);
     let mut tokens = device.empty::<i32>([rows])?;
     let [bv] = tiles(stream, "sample")?;
