@@ -102,7 +102,9 @@ fn text(output: Output, what: &str) -> String {
 fn bundle(tegula: &Path, to: &Path, cache: Option<&Path>, targets: &[&str]) -> Vec<u8> {
     let mut command = Command::new(tegula);
     command.args(["bundle", "smollm2", "-o"]).arg(to).env("TEGULA_BUNDLE", "off");
-    targets.iter().for_each(|target| drop(command.args(["--target", target])));
+    for target in targets {
+        command.args(["--target", target]);
+    }
     if let Some(cache) = cache {
         command.env("TEGULA_CACHE", cache);
     }
@@ -126,6 +128,7 @@ fn the_demo_model_runs_from_its_bundle_with_nothing_else_on_the_machine() {
     bundle(&tegula, &file, None, &[&format!("cpu:{}", level.name()), "sm_80"]);
 
     let clean = Clean::new(&tegula, &file, &path);
+    bundle(&tegula, &clean.folder.path().join("cpu.bundle"), None, &[&format!("cpu:{}", level.name())]);
     let before = clean.files();
     let usual = |args: &[&str]| {
         let mut command = Command::new(&tegula);
@@ -147,12 +150,17 @@ fn the_demo_model_runs_from_its_bundle_with_nothing_else_on_the_machine() {
         ["--device", "emulated:sm_80:fast", "--raw", "-p", "One", "--temperature", "0.8", "--seed", "3", "-n", "2"];
     assert_eq!(bundled(&gpu), usual(&gpu));
 
-    // A target that it does not have: an error that says what it has, and how to get the rest.
-    let refused =
-        clean.command(&["run", "model.gguf", "--device", "emulated:sm_90a:fast", "--raw", "-p", "x"]).output();
-    let said = String::from_utf8(refused.unwrap().stderr).unwrap();
-    assert!(said.contains("emulated:sm_90a (compute capability 9.0) is not in the bundle "), "{said}");
-    assert!(said.contains(", sm_80") && said.contains("`tegula bundle MODEL --target sm_90a -o FILE`"), "{said}");
+    // A target that a bundle does not have: an error that says what it has, and how to get the rest.
+    let mut refused =
+        clean.command(&["run", "model.gguf", "--device", "emulated:sm_80", "--raw", "-p", "x", "-n", "1"]);
+    let refused = refused.env("TEGULA_BUNDLE", "cpu.bundle").output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        !refused.status.success() && said.contains(" for emulated:sm_80 (compute capability 8.0) is not in "),
+        "{said}"
+    );
+    assert!(said.contains("the bundle cpu.bundle, which has ") && said.contains(level.name()), "{said}");
+    assert!(said.contains("`tegula bundle MODEL --target sm_80 -o FILE`"), "{said}");
 
     assert_eq!(clean.files(), before, "the command left files behind");
 }

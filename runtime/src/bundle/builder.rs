@@ -60,7 +60,7 @@ impl Builder {
         artifact: Vec<u8>,
         meta: Meta,
     ) -> Result<(), BuilderError> {
-        if kind == Kind::Ptx && target == "sm_80" && !ptx_version(&artifact).is_some_and(|v| v <= OLDEST_PTX) {
+        if kind == Kind::Ptx && target == "sm_80" && ptx_version(&artifact).is_none_or(|v| v > OLDEST_PTX) {
             let found = ptx_version(&artifact).map_or("none".into(), |(major, minor)| format!("{major}.{minor}"));
             let what = format!("expected PTX of a version up to 8.0, found version {found}");
             return Err(BuilderError::Artifact { kernel: kernel.name.clone(), target: target.into(), what });
