@@ -10,7 +10,9 @@
 //! | [`rope`] | rotary position embedding, and keys and values into the cache |
 //! | [`attention`] | attention over the paged KV cache |
 //! | [`activation`] | SwiGLU |
-//! | [`sample`] | argmax, and sampling with temperature, top-k, top-p, min-p |
+//! | [`rules`] | logits changed token by token, and masked |
+//! | [`sample`] | argmax, and sampling with temperature, top-k, top-p, min-p, typical |
+//! | [`logprobs`] | log-probabilities of a chosen token and of the most likely ones |
 //! | [`pack`] | GGUF weights into a target's layout |
 //! | [`registry`] | all of them by name |
 //!
@@ -21,9 +23,11 @@ pub mod attention;
 pub mod basic;
 pub mod embed;
 pub mod linear;
+pub mod logprobs;
 pub mod norm;
 pub mod pack;
 pub mod quantise;
 pub mod registry;
 pub mod rope;
+pub mod rules;
 pub mod sample;

@@ -4,10 +4,10 @@
 use crate::{
     activation, attention, basic, embed,
     linear::{self, Epilogue, Quantised},
-    norm, pack,
+    logprobs, norm, pack,
     quantise::{self, Bits},
     rope::{self, Heads, Pairs},
-    sample,
+    rules, sample,
 };
 use tegula::{
     LaunchError,
@@ -369,12 +369,36 @@ pub const KERNELS: &[Entry] = &[
         build: |v| activation::swiglu_quantise::ir().dims(v.dims[0]).cfg(v.bits()).build(),
     },
     Entry {
+        name: "edit_logits",
+        doc: "bias, penalties and bans on single logits",
+        dims: &[("BE", 128)],
+        tiles: &[],
+        settings: &[],
+        build: |v| rules::edit_logits::ir().dims(v.dims[0]).build(),
+    },
+    Entry {
+        name: "mask_logits",
+        doc: "rows of logits without the tokens that are not allowed",
+        dims: &[("BW", 64)],
+        tiles: &[Tiles { target: "sm_", dims: &[32] }],
+        settings: &[],
+        build: |v| rules::mask_logits::ir().dims(v.dims[0]).build(),
+    },
+    Entry {
         name: "sample",
         doc: "a token for each row of logits",
         dims: &[("BV", 2048)],
         tiles: &[Tiles { target: "sm_", dims: &[1024] }],
         settings: &[],
         build: |v| sample::sample::ir().dims(v.dims[0]).build(),
+    },
+    Entry {
+        name: "logprobs",
+        doc: "log-probabilities of a chosen token and of the most likely ones",
+        dims: &[("BV", 2048)],
+        tiles: &[Tiles { target: "sm_", dims: &[1024] }],
+        settings: &[],
+        build: |v| logprobs::logprobs::ir().dims(v.dims[0]).build(),
     },
     Entry {
         name: "pack_blocks",

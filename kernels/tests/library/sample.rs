@@ -12,9 +12,10 @@ pub struct Params {
     pub top_k: i32,
     top_p: f32,
     min_p: f32,
+    typical_p: f32,
 }
 
-const PLAIN: Params = Params { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0 };
+const PLAIN: Params = Params { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, typical_p: 1.0 };
 pub const GREEDY: Params = Params { temperature: 0.0, ..PLAIN };
 
 /// A row: logits, parameters, seed, position.
@@ -23,7 +24,8 @@ pub type Row<'a> = (&'a [f32], Params, u64, i32);
 pub fn draw(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<usize> {
     let (n, v) = (rows.len(), rows[0].0.len());
     let logits = tensor([n, v], &rows.iter().flat_map(|r| r.0.iter().copied()).collect::<Vec<_>>());
-    let params = tensor([n, 3], &rows.iter().flat_map(|r| [r.1.temperature, r.1.top_p, r.1.min_p]).collect::<Vec<_>>());
+    let params: Vec<f32> = rows.iter().flat_map(|r| [r.1.temperature, r.1.top_p, r.1.min_p, r.1.typical_p]).collect();
+    let params = tensor([n, 4], &params);
     let top_k = tensor([n], &rows.iter().map(|r| r.1.top_k).collect::<Vec<_>>());
     let seeds = tensor([n], &rows.iter().map(|r| r.2).collect::<Vec<_>>());
     let positions = tensor([n], &rows.iter().map(|r| r.3).collect::<Vec<_>>());
@@ -70,10 +72,32 @@ fn distribution(logits: &[f32], p: Params) -> Vec<f64> {
     let needed = needed.count();
     order.truncate(needed);
     order.retain(|&i| mass[i] >= f64::from(p.min_p));
+    if p.typical_p < 1.0 {
+        order = typical(&order, &mass, f64::from(p.typical_p));
+    }
     let kept: f64 = order.iter().map(|&i| mass[i]).sum();
     let mut out = vec![0.0; logits.len()];
     order.iter().for_each(|&i| out[i] = mass[i] / kept);
     out
+}
+
+/// Of `order` those whose surprise is nearest to the entropy, until their probabilities reach `typical_p`.
+fn typical(order: &[usize], mass: &[f64], typical_p: f64) -> Vec<usize> {
+    let total: f64 = order.iter().map(|&i| mass[i]).sum();
+    let p = |i: usize| mass[i] / total;
+    let entropy: f64 = order.iter().filter(|&&i| mass[i] > 0.0).map(|&i| -p(i) * p(i).ln()).sum();
+    let far = |i: usize| (-p(i).ln() - entropy).abs();
+    let mut nearest = order.to_vec();
+    nearest.sort_by(|&a, &b| far(a).total_cmp(&far(b)));
+    let mut sum = 0.0;
+    let needed = nearest.iter().take_while(|&&i| {
+        let more = sum < typical_p;
+        sum += p(i);
+        more
+    });
+    let needed = needed.count();
+    nearest.truncate(needed);
+    nearest
 }
 
 /// The token that a row should give: the argmax, or the kept one whose logit and noise are the largest.
@@ -93,7 +117,7 @@ pub fn spread(n: usize, step: f32, rng: &mut Rng) -> Vec<f32> {
     rng.shuffled(n).into_iter().map(|i| 3.0 - i as f32 * step).collect()
 }
 
-pub const FILTERS: [Params; 9] = [
+pub const FILTERS: [Params; 12] = [
     PLAIN,
     Params { temperature: 0.7, ..PLAIN },
     Params { temperature: 1.7, top_k: 5, ..PLAIN },
@@ -101,8 +125,11 @@ pub const FILTERS: [Params; 9] = [
     Params { top_p: 0.63, ..PLAIN },
     Params { temperature: 1.3, top_p: 0.9, ..PLAIN },
     Params { min_p: 0.11, ..PLAIN },
-    Params { temperature: 0.8, top_k: 9, top_p: 0.87, min_p: 0.05 },
-    Params { temperature: 1.5, top_k: 100, top_p: 0.01, min_p: 1.0 },
+    Params { temperature: 0.8, top_k: 9, top_p: 0.87, min_p: 0.05, ..PLAIN },
+    Params { temperature: 1.5, top_k: 100, top_p: 0.01, min_p: 1.0, ..PLAIN },
+    Params { typical_p: 0.31, ..PLAIN },
+    Params { temperature: 1.4, typical_p: 0.83, ..PLAIN },
+    Params { top_k: 11, top_p: 0.93, min_p: 0.04, typical_p: 0.55, ..PLAIN },
 ];
 
 #[test]
@@ -157,6 +184,23 @@ fn the_drawn_token_is_the_one_that_the_noise_says() {
             }
         }
     }
+}
+
+/// Where the most likely token is no surprise, and surprise is what there mostly is, typical sampling drops it.
+#[test]
+fn typical_sampling_may_drop_the_most_likely() {
+    // One token of e³, forty around 1: their share of the probability is two thirds.
+    let mut logits: Vec<f32> = (0..41).map(|i| i as f32 * 0.001).collect();
+    logits[7] = 3.0;
+    let p = Params { typical_p: 0.5, ..PLAIN };
+    assert_eq!(distribution(&logits, p)[7], 0.0);
+    for (stream, draws) in [(&*CPU, 400), (&*ORACLE, 60), (&*SM80, 40)] {
+        let rows: Vec<Row<'_>> = (0..draws).map(|i| (&logits[..], p, i, 2)).collect();
+        let kept = distribution(&logits, p);
+        assert!(draw(stream, &rows, 16).iter().all(|&t| kept[t] > 0.0), "{}", stream.device().name());
+    }
+    // As greedily as ever.
+    assert_eq!(draw(&CPU, &[(&logits, Params { typical_p: 0.5, ..GREEDY }, 1, 2)], 16), [7]);
 }
 
 /// Draws of one distribution: exactly the reference set appears, as often as it should.
@@ -264,6 +308,7 @@ fn extreme_parameters() {
         Params { top_p: 1e-30, ..PLAIN },
         Params { min_p: 1.0, ..PLAIN },
         Params { min_p: 1.5, ..PLAIN },
+        Params { top_k: 1, typical_p: 0.2, ..PLAIN },
     ];
     for p in only_the_top {
         for stream in devices() {

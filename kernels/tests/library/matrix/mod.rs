@@ -3,6 +3,7 @@
 //! one that comes out here (`UPDATE_EXPECT=1` writes it).
 
 mod activations;
+mod choice;
 mod dense;
 mod examples;
 mod gguf;
@@ -35,7 +36,10 @@ pub struct Case {
 
 /// All cases, in the order of the table.
 fn cases() -> Vec<&'static Case> {
-    [dense::CASES, activations::CASES, weights::CASES, paged::CASES, examples::CASES].into_iter().flatten().collect()
+    [dense::CASES, activations::CASES, weights::CASES, paged::CASES, choice::CASES, examples::CASES]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// A column of the table: devices that must give the same bits.

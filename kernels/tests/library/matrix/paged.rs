@@ -4,7 +4,7 @@ use super::{
     Case,
     measure::{Allowed, F16, F32, Measure},
 };
-use crate::{attention, sample, support::*};
+use crate::{attention, support::*};
 use half::f16;
 use tegula::prelude::*;
 use tegula_kernels::rope::{Heads, Pairs, rope_and_cache};
@@ -31,7 +31,6 @@ pub const CASES: &[Case] = &[
         bound: "2·(d + 4)·max Σ\\|q·k\\| + 2·n + 24",
         run: attentions,
     },
-    Case { kernel: "sample", of: "", unit: "", bound: "", run: samples },
 ];
 
 const POSITIONS: usize = 50;
@@ -128,22 +127,5 @@ fn attentions(stream: &Stream, m: &mut Measure) {
                 bound: 2.0 * (d as f64 + 4.0) * scores[i] + 2.0 * lengths[i] as f64 + 24.0,
             });
         }
-    }
-}
-
-/// Rows with every filter and without: the token is the one that float64 finds, noise included.
-fn samples(stream: &Stream, m: &mut Measure) {
-    let mut rng = Rng(132);
-    for v in [1, 17, 32, 33, 97] {
-        let mut rows = vec![];
-        let logits: Vec<Vec<f32>> = (0..12).map(|i| sample::spread(v, [0.11, 0.4][i % 2], &mut rng)).collect();
-        for (i, x) in logits.iter().enumerate() {
-            let mut p = if i < 3 { sample::GREEDY } else { sample::FILTERS[i % sample::FILTERS.len()] };
-            p.top_k = p.top_k.min(v as i32);
-            rows.push((&x[..], p, rng.bits(), rng.below(5000) as i32));
-        }
-        let want: Vec<i32> = rows.iter().map(|r| sample::expected(r) as i32).collect();
-        let got: Vec<i32> = sample::draw(stream, &rows, 32).iter().map(|&t| t as i32).collect();
-        m.exact(&format!("vocabulary of {v}"), &got, &want);
     }
 }
