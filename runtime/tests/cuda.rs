@@ -288,6 +288,29 @@ on_the_stub! {
             }
         }
         assert!(believes::launch(&x, &mut y).grid(2).run(&gpu).is_err(), "the device is lost");
+        // What is launched next is not what has failed, whether it must still be loaded or not.
+        for _ in 0..2 {
+            let error = add::launch(&x, &x, &mut y).dims(64).run(&gpu).unwrap_err().to_string();
+            assert!(error.contains("an earlier launch has failed, that of `cuda::kernels::believes`: cu"), "{error}");
+            assert!(!error.contains("does not load"), "{error}");
+        }
+    }
+
+    fn a_fault_names_the_kernels_since_the_last_wait([]) {
+        if !compiler() {
+            return;
+        }
+        let (gpu, x) = (gpu(), Rng(11).tensor(&[40], Rng::float));
+        let (x, stream, other) = (x.to(&gpu).unwrap(), gpu.stream(), gpu.stream());
+        let (mut y, mut z) = (gpu.empty::<f32>([64]).unwrap(), gpu.empty::<f32>([40]).unwrap());
+        scaled::launch(&x, 2.0, &mut z).dims(8).run(&gpu).unwrap();
+        gpu.synchronize().unwrap();
+        add::launch(&x, &x, &mut z).dims(8).run(&other).unwrap();
+        other.synchronize().unwrap();
+        add::launch(&x, &x, &mut z).dims(16).run(&other).unwrap();
+        believes::launch(&x, &mut y).grid(2000).run(&stream).unwrap();
+        let error = stream.synchronize().unwrap_err().to_string();
+        assert!(error.contains("an earlier launch has failed, one of the last: `cuda::kernels::believes`, `cuda::kernels::add`: cu"), "{error}");
     }
 
     fn work_on_one_tensor_is_ordered_whatever_its_streams(["TEGULA_STUB_DELAY_US" = "2000"]) {
@@ -355,6 +378,316 @@ on_the_stub! {
         let left = counters::counters();
         assert!(left[counters::LAUNCHES] == 10, "{left:?}");
         assert_eq!(left[counters::BLOCKS..=counters::EVENTS], [0; 5], "{left:?}");
+    }
+
+    fn copies_of_any_length_go_through_the_staging_memory([] ["TEGULA_STUB_DELAY_US" = "10"]) {
+        let gpu = gpu();
+        // A run of one element each.
+        let n = 100;
+        let bytes: Vec<u8> = (0..n * n).map(|i| (i * 7 % 251) as u8).collect();
+        let mut t = gpu.zeros::<u8>([n, n]).unwrap();
+        t.view_mut().unwrap().transposed().copy_from_slice(&bytes).unwrap();
+        assert!(t.transposed().to_vec() == bytes);
+        let flags: Vec<bool> = bytes.iter().map(|b| b % 3 == 1).collect();
+        let mut t = gpu.zeros::<bool>([n, n]).unwrap();
+        t.view_mut().unwrap().transposed().copy_from_slice(&flags).unwrap();
+        assert!(t.transposed().to_vec() == flags);
+        // Runs of all lengths, with the staging memory's ends among them.
+        let mut rng = Rng(12);
+        let mut want = vec![0u8; 4 << 20];
+        let mut t = gpu.zeros::<u8>([want.len()]).unwrap();
+        let mut at = 0;
+        while at < want.len() {
+            let n = ([1, 63, 64, 65, 32 << 10][rng.bits() as usize % 5]).max(rng.bits() as usize % (16 << 10));
+            let end = (at + n.max(1)).min(want.len());
+            want[at..end].iter_mut().for_each(|b| *b = rng.bits() as u8);
+            t.view_mut().unwrap().slice(0, at..end).unwrap().copy_from_slice(&want[at..end]).unwrap();
+            at = end;
+        }
+        assert!(t.to_vec() == want);
+    }
+
+    fn tensors_may_be_dropped_and_used_while_a_stream_is_recorded(["TEGULA_STUB_DELAY_US" = "20000"]) {
+        if !compiler() {
+            return;
+        }
+        let gpu = gpu();
+        let (stream, other) = (gpu.stream(), gpu.stream());
+        let n = 1000;
+        let one = gpu.tensor([n], &vec![1i32; n]).unwrap();
+        let mut outs: Vec<_> = (0..4).map(|_| gpu.zeros::<i32>([n]).unwrap()).collect();
+        let [a, b, c, d] = &mut outs[..] else { unreachable!() };
+        let (dropped, mut written) = (gpu.tensor([n], &vec![5; n]).unwrap(), gpu.tensor([n], &vec![7; n]).unwrap());
+        for _ in 0..5 {
+            add::launch(&dropped, &one, &mut *a).dims(256).run(&stream).unwrap();
+        }
+        add::launch(&written, &one, &mut *b).dims(256).run(&stream).unwrap();
+        let graph = stream.capture::<Box<dyn std::error::Error>>(|s| {
+            // The stream works on all of these still.
+            drop(dropped);
+            written.write(&vec![20; n])?;
+            assert_eq!(b.as_slice(), vec![8; n]);
+            add::launch(&written, &*a, &mut *c).dims(256).run(&other)?;
+            // A host's tensors on another stream, too.
+            let mut host = Tensor::zeros([n])?;
+            add::launch(&Tensor::from_slice([n], &vec![3; n])?, &*a, &mut host).dims(256).run(&other)?;
+            assert_eq!(host.as_slice(), vec![9; n]);
+            Ok(add::launch(&*c, &one, &mut *d).dims(256).run(s)?)
+        });
+        let graph = graph.unwrap();
+        assert_eq!((a.to_vec(), c.to_vec(), d.to_vec()), (vec![6; n], vec![26; n], vec![0; n]));
+        graph.launch(&stream).unwrap();
+        assert_eq!(d.to_vec(), vec![27; n]);
+        stream.synchronize().unwrap();
+    }
+
+    fn a_recording_is_its_threads_alone([] ["TEGULA_STUB_DELAY_US" = "50"]) {
+        if !compiler() {
+            return;
+        }
+        let (gpu, n) = (gpu(), 100);
+        let stream = gpu.stream();
+        let one = gpu.tensor([n], &vec![1i32; n]).unwrap();
+        let two = gpu.tensor([n], &vec![2i32; n]).unwrap();
+        let mut recorded = gpu.zeros::<i32>([n]).unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Another thread launches on the same stream, into tensors that it drops; launches for the host, copies and waits.
+            let (stop, one, shared) = (&stop, &one, stream.clone());
+            let device = &gpu;
+            let other = scope.spawn(move || {
+                let mut rounds = 0;
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let mut out = device.empty::<i32>([n]).unwrap();
+                    add::launch(one, one, &mut out).dims(64).run(&shared).unwrap();
+                    if rounds % 3 == 0 {
+                        assert_eq!(out.to_vec(), vec![2; n]);
+                    }
+                    if rounds % 5 == 0 {
+                        let (host, mut sum) = (Tensor::from_slice([n], &vec![4; n]).unwrap(), Tensor::zeros([n]).unwrap());
+                        add::launch(&host, one, &mut sum).dims(64).run(&shared).unwrap();
+                        assert_eq!(sum.as_slice(), vec![5; n]);
+                        shared.synchronize().unwrap();
+                        shared.event().unwrap().synchronize().unwrap();
+                    }
+                    rounds += 1;
+                }
+                rounds
+            });
+            for i in 0..150 {
+                let graph = stream.capture::<Box<dyn std::error::Error>>(|s| {
+                    std::thread::yield_now();
+                    add::launch(&two, one, &mut recorded).dims(64).run(s)?;
+                    std::thread::sleep(std::time::Duration::from_micros(200 * (i % 3)));
+                    Ok(())
+                });
+                let graph = graph.unwrap();
+                graph.launch(&stream).unwrap();
+                if i % 10 == 0 {
+                    assert_eq!(recorded.to_vec(), vec![3; n]);
+                    recorded.write(&vec![0; n]).unwrap();
+                }
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(other.join().unwrap() > 0);
+        });
+        stream.synchronize().unwrap();
+    }
+
+    fn a_panic_ends_a_recording([]) {
+        if !compiler() {
+            return;
+        }
+        let (gpu, n) = (gpu(), 100);
+        let stream = gpu.stream();
+        let one = gpu.tensor([n], &vec![1i32; n]).unwrap();
+        let mut out = gpu.zeros::<i32>([n]).unwrap();
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _ = stream.capture::<tegula::DeviceError>(|s| {
+                add::launch(&one, &one, &mut out).dims(64).run(s).unwrap();
+                assert!(s.capture::<tegula::DeviceError>(|_| Ok(())).is_err() && s.synchronize().is_err());
+                panic!("in a recording")
+            });
+        }));
+        assert!(caught.is_err());
+        assert_eq!(out.to_vec(), vec![0; n], "only recorded");
+        add::launch(&one, &one, &mut out).dims(64).run(&stream).unwrap();
+        assert_eq!(out.to_vec(), vec![2; n]);
+        stream.synchronize().unwrap();
+        let graph = stream.capture::<tegula::DeviceError>(|_| Ok(())).unwrap();
+        graph.launch(&stream).unwrap();
+        // What was recorded and given up holds nothing.
+        let blocks = counters::counters()[counters::BLOCKS];
+        drop(out);
+        gpu.synchronize().unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(counters::counters()[counters::BLOCKS], blocks - 1);
+    }
+
+    fn many_streams_read_one_tensor_while_one_of_them_is_recorded(["TEGULA_STUB_DELAY_US" = "100"]) {
+        if !compiler() {
+            return;
+        }
+        let (gpu, n) = (gpu(), 100);
+        let one = gpu.tensor([n], &vec![1i32; n]).unwrap();
+        let streams: Vec<_> = (0..12).map(|_| gpu.stream()).collect();
+        let mut outs: Vec<_> = (0..12).map(|_| gpu.zeros::<i32>([n]).unwrap()).collect();
+        let (first, rest) = outs.split_at_mut(1);
+        add::launch(&one, &one, &mut first[0]).dims(64).run(&streams[0]).unwrap();
+        let graph = streams[0].capture::<Box<dyn std::error::Error>>(|s| {
+            for (stream, out) in streams[1..].iter().zip(&mut *rest) {
+                add::launch(&one, &one, out).dims(64).run(stream)?;
+            }
+            Ok(add::launch(&one, &rest[0], &mut first[0]).dims(64).run(s)?)
+        });
+        graph.unwrap().launch(&streams[0]).unwrap();
+        assert!(outs[1..].iter().all(|o| o.to_vec() == vec![2; n]) && outs[0].to_vec() == vec![3; n]);
+    }
+
+    fn what_a_graph_writes_is_read_as_a_whole(["TEGULA_STUB_DELAY_US" = "10"]) {
+        if !compiler() {
+            return;
+        }
+        let (gpu, n) = (gpu(), 20_000);
+        let streams = [gpu.stream(), gpu.stream()];
+        let values: Vec<_> = [3, 5].map(|v| gpu.tensor([n], &vec![v; n]).unwrap()).into();
+        let zero = gpu.zeros::<i32>([n]).unwrap();
+        let mut out = gpu.zeros::<i32>([n]).unwrap();
+        let graphs: Vec<_> = (0..2)
+            .map(|i| {
+                let launch = add::launch(&values[i], &zero, &mut out).dims(256);
+                streams[i].capture::<Box<dyn std::error::Error>>(|s| Ok(launch.run(s)?)).unwrap()
+            })
+            .collect();
+        graphs[0].launch(&streams[0]).unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0.. {
+                    graphs[i % 2].launch(&streams[i % 2]).unwrap();
+                    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                    std::thread::yield_now();
+                }
+            });
+            let mut read = vec![0; n];
+            let (mut seen, mut allocated) = ([0, 0], 0);
+            for _ in 0..100 {
+                let before = ALLOCATIONS.get();
+                out.read_into(&mut read).unwrap();
+                allocated += ALLOCATIONS.get() - before;
+                let first = read[0];
+                assert!((first == 3 || first == 5) && read.iter().all(|v| *v == first));
+                seen[(first == 5) as usize] += 1;
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(seen[0] + seen[1] == 100 && allocated < 10, "{allocated} allocations: no copy for each");
+        });
+        assert_eq!(out.read_into(&mut [0]).unwrap_err().to_string(), "expected 20000 elements for shape [20000], found 1");
+    }
+
+    fn failures_that_prints_displace_are_not_lost([]) {
+        if !compiler() {
+            return;
+        }
+        let quiet = || -> Option<Printer> { Some(Arc::new(|_: &str| {})) };
+        let gpu = Device::cuda_with(0, CudaOptions { on_print: quiet(), ..CudaOptions::default() }).unwrap();
+        let mut y = gpu.zeros::<i32>([2000]).unwrap();
+        let error = prints_then_fails::launch(&mut y).dims(1024).grid(1500).checked().run(&gpu).unwrap_err().to_string();
+        assert!(error.contains("more reports than are kept") || error.contains("only one program"), "{error}");
+        prints_then_fails::launch(&mut y).dims(16).grid(1).checked().run(&gpu).unwrap();
+    }
+
+    fn who_hears_prints_may_launch_something([]) {
+        if !compiler() {
+            return;
+        }
+        let device: Arc<std::sync::OnceLock<Device>> = Arc::default();
+        let (of, heard) = (device.clone(), Arc::new(Mutex::new(vec![])));
+        let to = heard.clone();
+        let on_print: Printer = Arc::new(move |_: &str| {
+            let a = Tensor::from_slice([4], &[1i32; 4]).unwrap();
+            let mut b = Tensor::<i32>::zeros([4]).unwrap();
+            add::launch(&a, &a, &mut b).dims(4).checked().run(of.get().unwrap()).unwrap();
+            to.lock().unwrap().push(b.to_vec());
+        });
+        let gpu = Device::cuda_with(0, CudaOptions { on_print: Some(on_print), ..CudaOptions::default() }).unwrap();
+        device.set(gpu.clone()).unwrap();
+        let mut y = gpu.zeros::<i32>([1]).unwrap();
+        prints_then_fails::launch(&mut y).dims(16).grid(1).run(&gpu).unwrap();
+        assert_eq!(*heard.lock().unwrap(), [vec![2; 4]]);
+    }
+
+    fn a_gpu_that_is_opened_twice_is_one([]) {
+        if !compiler() {
+            return;
+        }
+        let (first, second) = (gpu(), gpu());
+        let x = first.tensor([4], &[1i32, 2, 3, 4]).unwrap();
+        let mut y = second.zeros::<i32>([4]).unwrap();
+        add::launch(&x, &x, &mut y).dims(4).run(&second.stream()).unwrap();
+        let stream = first.stream();
+        let graph = stream.capture::<Box<dyn std::error::Error>>(|s| Ok(add::launch(&x, &x, &mut y).dims(4).run(s)?));
+        drop((first, stream));
+        y.write(&[0; 4]).unwrap();
+        graph.unwrap().launch(&second.stream()).unwrap();
+        assert_eq!((y.to_vec(), counters::counters()[10]), (vec![2, 4, 6, 8], 1));
+    }
+
+    fn ptx_that_is_too_new_is_replaced_by_what_every_gpu_takes([]) {
+        use tegula::bundle::{self, Builder, Bundle, Kind, MakeOptions};
+        if !compiler() {
+            return;
+        }
+        let run = |device: &Device, x: &Tensor<f32>, y: &mut Tensor<f32>| add::launch(x, x, y).dims(8).run(device);
+        let (x, mut y) = (Tensor::from_slice([3], &[1.0, 2.0, 3.0]).unwrap(), Tensor::zeros([3]).unwrap());
+        let kernel = add::launch(&x, &x, &mut y).dims(8).ir().unwrap();
+        let made = bundle::make(&["sm_90a"], MakeOptions::default(), |d| {
+            run(d, &x.to(d).unwrap(), &mut d.zeros([3]).unwrap())
+        });
+        let made = Bundle::from_bytes(made.unwrap().builder.bytes().unwrap().leak()).unwrap();
+        let mut builder = Builder::new("a test");
+        for (target, newer) in [("sm_90a", true), ("sm_80", false)] {
+            let machine = bundle::Machine::Gpu {
+                name: target.into(),
+                target: target.into(),
+                capability: if newer { (9, 0) } else { (8, 0) },
+                cubins: false,
+            };
+            let key = made.items().next().unwrap().key;
+            let found = made.find_key(key, &machine).unwrap().unwrap();
+            assert_eq!((&*found.target, found.kind), (target, Kind::Ptx));
+            let mut text = String::from_utf8(found.bytes).unwrap();
+            if newer {
+                let version = text.lines().find(|l| l.starts_with(".version")).unwrap().to_string();
+                text = text.replacen(&version, ".version 9.9", 1);
+            }
+            builder.add(&kernel, false, target, Kind::Ptx, text.into_bytes(), found.meta).unwrap();
+        }
+        let shipped = Bundle::from_bytes(builder.bytes().unwrap().leak()).unwrap();
+        let nowhere = compile::Program::at("/there/is/no/tegulac");
+        let options =
+            CudaOptions { bundle: shipped.into(), cache: DiskCache::none(), compiler: nowhere, ..CudaOptions::default() };
+        run(&Device::cuda_with(0, options).unwrap(), &x, &mut y).unwrap();
+        assert_eq!(y.as_slice(), [2.0, 4.0, 6.0]);
+    }
+
+    fn gpus_after_hopper_take_ptx_of_which_they_make_code(["TEGULA_STUB_ARCH" = "sm_120"]) {
+        let Ok(path) = compile::find::find() else { return };
+        let compiled = Arc::new(Mutex::new(0));
+        let counter = compiled.clone();
+        let on_progress: compile::OnProgress = Arc::new(move |p| {
+            *counter.lock().unwrap() += matches!(p, compile::Progress::Finished { .. }) as usize;
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let (cache, compiler) = (DiskCache::at(dir.path(), 1 << 30), compile::Program::at(&path));
+        let options = CudaOptions { cache, compiler, on_progress: Some(on_progress), ..CudaOptions::default() };
+        let gpu = Device::cuda_with(0, options).unwrap();
+        let mut y = gpu.zeros::<f32>([40]).unwrap();
+        let x = Rng(13).tensor(&[40], Rng::float);
+        add::launch(&x.to(&gpu).unwrap(), &x, &mut y).dims(64).run(&gpu).unwrap();
+        assert_eq!((y.to_vec()[39], *compiled.lock().unwrap()), (2.0 * x.as_slice()[39], 1));
     }
 
     fn a_tensor_of_another_device_is_an_error(["TEGULA_STUB_DEVICES" = "2"]) {

@@ -104,7 +104,18 @@ on_the_stub! {
         assert!(!end.is_done().unwrap() && end.since(&start).is_err());
         other.wait(&end).unwrap();
         let mut read = [9; 4];
-        memory.read(&other, 0, &mut read).unwrap();
+        for wrong in [
+            memory.read(&other, 0, &mut read),
+            memory.write(&other, 0, &[1]),
+            memory.fill(&other, 0, 0, 4),
+            memory.copy_from(&other, 0, &memory, 2, 2),
+        ] {
+            let error = wrong.unwrap_err().to_string();
+            assert!(error.contains("used in another stream than that in which it is allocated and freed"), "{error}");
+        }
+        // SAFETY: the other stream waits for the memory, which stays until the copy is done.
+        unsafe { memory.read_later(&other, 0, &mut read).unwrap() };
+        other.synchronize().unwrap();
         assert_eq!(read, [4; 4]);
         let time = end.since(&start).unwrap();
         assert!(time >= Duration::from_millis(15) && time < Duration::from_secs(5), "{time:?}");
@@ -121,13 +132,31 @@ on_the_stub! {
         stream.begin_capture().unwrap();
         launch(&add, &stream, &memory, 100).unwrap();
         launch(&add, &stream, &memory, 1000).unwrap();
-        assert!(stream.synchronize().unwrap_err().to_string().contains("CAPTURE_UNSUPPORTED"));
         let graph = stream.end_capture().unwrap();
         // SAFETY: the memory is there, and used in this stream alone.
         (0..3).for_each(|_| unsafe { graph.launch(&stream).unwrap() });
         let mut read = [0; 28];
         memory.read(&stream, 0, &mut read).unwrap();
         assert_eq!(read[..], bytes(&(1..=7).map(|i| i + 10 + 3 * 1100).collect::<Vec<_>>())[..]);
+    }
+
+    fn asking_a_stream_that_is_recorded_spoils_the_recording([]) {
+        let (gpu, stream) = open();
+        let memory = Memory::new(&stream, 4).unwrap();
+        let add = Module::load(&gpu, Image::Ptx(ADD)).unwrap().function("add").unwrap();
+        let asked: [&dyn Fn() -> Option<u32>; 4] = [
+            &|| stream.synchronize().err()?.code(),
+            &|| stream.is_idle().err()?.code(),
+            &|| gpu.synchronize().err()?.code(),
+            &|| memory.write(&stream, 0, &[1]).err()?.code(),
+        ];
+        for ask in asked {
+            stream.begin_capture().unwrap();
+            assert_eq!(ask(), Some(900));
+            assert_eq!(launch(&add, &stream, &memory, 1).unwrap_err().code(), Some(901));
+            assert_eq!(stream.end_capture().err().unwrap().code(), Some(901));
+            stream.synchronize().unwrap();
+        }
     }
 
     fn code_that_does_not_load_comes_with_the_compilers_words(["TEGULA_STUB_ARCH" = "sm_80"]) {

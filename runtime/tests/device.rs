@@ -342,3 +342,34 @@ fn the_oracle_runs_ir_on_tensors_and_views() {
     let error = twice.unwrap_err().to_string();
     assert!(error.contains("add.rs:7:3") && error.contains("program 1"), "{error}");
 }
+
+/// A target whose memory does not do.
+struct Stingy;
+
+impl tegula::device::Target for Stingy {
+    fn name(&self) -> String {
+        "stingy".into()
+    }
+    fn layout(&self) -> tegula::ir::layout::Layout {
+        tegula::ir::layout::Layout::Gguf
+    }
+    fn load(
+        &self,
+        _: &tegula::ir::Kernel,
+        _: bool,
+    ) -> Result<std::sync::Arc<dyn tegula::device::Program>, tegula::DeviceError> {
+        Err(tegula::DeviceError::Unsupported("no kernels".into()))
+    }
+    fn allocate(&self, bytes: usize, _: bool) -> Result<tegula::memory::Buffer, tegula::TensorError> {
+        Ok(tegula::memory::Buffer::try_zeroed(bytes - 1)?)
+    }
+}
+
+#[test]
+fn memory_that_is_too_short_is_no_tensor() {
+    let device = Device::new(Stingy);
+    let error = device.zeros::<f32>([10]).unwrap_err().to_string();
+    assert_eq!(error, "expected memory of 40 bytes that can be written, found 39 bytes");
+    let quant = tegula::ir::Quant::Q8_0;
+    assert!(device.packed(quant, 32, 1).unwrap_err().to_string().contains("expected memory of 34 bytes"));
+}

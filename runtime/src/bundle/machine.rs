@@ -58,6 +58,19 @@ impl Machine {
         }
     }
 
+    /// Whether machine code for its target runs on it. Where kernels are compiled for what every GPU has, the driver makes
+    /// machine code of PTX.
+    pub(crate) fn makes_cubins(&self) -> bool {
+        match self {
+            Machine::Cpu(_) => false,
+            Machine::Gpu { cubins, capability, target, .. } => {
+                let made_for = Machine::of_target(target).ok();
+                *cubins
+                    && matches!(made_for, Some(Machine::Gpu { capability: (major, _), .. }) if major == capability.0)
+            }
+        }
+    }
+
     /// A machine that is compiled for a target: `cpu:x86-64-v3`, `sm_90a`.
     ///
     /// # Errors
@@ -65,7 +78,8 @@ impl Machine {
     pub fn of_target(target: &str) -> Result<Machine, String> {
         let level = target.strip_prefix("cpu:").and_then(Level::from_name).map(Machine::Cpu);
         let gpu = || {
-            let digits = target.strip_prefix("sm_")?.trim_end_matches(['a', 'f']);
+            let name = target.strip_prefix("sm_")?;
+            let digits = name.strip_suffix(['a', 'f']).unwrap_or(name);
             let number: u32 = digits.parse().ok().filter(|_| digits.len() <= 4)?;
             let capability = (number / 10, number % 10);
             Some(Machine::Gpu { name: target.into(), target: target.into(), capability, cubins: true })
@@ -163,10 +177,21 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!((capability("sm_80"), capability("sm_90a"), capability("sm_120")), ((8, 0), (9, 0), (12, 0)));
-        for wrong in ["", "cpu", "cpu:sse2", "sm_", "sm_x", "sm_99999", "x86-64-v3"] {
+        for wrong in ["", "cpu", "cpu:sse2", "sm_", "sm_x", "sm_99999", "sm_90aa", "x86-64-v3"] {
             let error = Machine::of_target(wrong).unwrap_err();
             assert!(error.contains("expected one of cpu:x86-64-v3, ") && error.ends_with(&format!("found `{wrong}`")));
         }
+    }
+
+    #[test]
+    fn machine_code_is_made_for_gpus_of_the_targets_generation() {
+        let gpu = |target: &str, capability, cubins| {
+            Machine::Gpu { name: String::new(), target: target.into(), capability, cubins }.makes_cubins()
+        };
+        assert!(gpu("sm_80", (8, 0), true) && gpu("sm_80", (8, 9), true) && gpu("sm_90a", (9, 0), true));
+        assert!(
+            !gpu("sm_80", (12, 0), true) && !gpu("sm_80", (8, 0), false) && !Machine::Cpu(Level::V3).makes_cubins()
+        );
     }
 
     #[test]

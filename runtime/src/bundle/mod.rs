@@ -10,8 +10,9 @@
 //! - `format`: the bytes of the file.
 //!
 //! A bundle is frozen: what it has for a kernel is used whatever compiler is at hand. It finds a kernel by its canonical IR
-//! ([`kernel_key`]), so a kernel that was changed after the bundle was made is not found in it. The bytes of a
-//! bundle depend on its kernels, their source lines, targets and compiler alone: no times, no paths but those of the
+//! ([`kernel_key`]), so a kernel that was changed after the bundle was made is not found in it. Source lines, which prints
+//! and failed checks tell, are part of the IR, with paths as rustc was given them: a kernel with such lines, in a package
+//! that is built from another folder, is not found either. The bytes of a bundle depend on its kernels, their source lines, targets and compiler alone: no times, no paths but those of the
 //! kernels' sources as rustc was given them.
 
 mod builder;
@@ -149,15 +150,24 @@ impl Bundle {
     /// # Errors
     /// As [`Bundle::find`].
     pub fn find_key(&self, key: u128, machine: &Machine) -> Result<Option<Found>, BundleError> {
+        self.all_of_key(key, machine).next().transpose()
+    }
+
+    /// All artifacts of a kernel that a machine takes, best first: a driver may refuse one, if it is older than the compiler.
+    pub(crate) fn all_of_key(
+        &self,
+        key: u128,
+        machine: &Machine,
+    ) -> impl Iterator<Item = Result<Found, BundleError>> + use<'_> {
         let entries = &self.inner.index.entries;
-        let found = machine.takes().find_map(|(target, kind)| {
+        machine.takes().collect::<Vec<_>>().into_iter().filter_map(move |(target, kind)| {
             let at = entries.binary_search_by(|e| e.order().cmp(&(key, &target, kind)));
-            at.ok().map(|i| &entries[i])
-        });
-        let Some(entry) = found else { return Ok(None) };
-        let bytes = format::unpack(&self.inner.bytes, &self.inner.index, entry.blob);
-        let bytes = bytes.map_err(|fault| fault.of(&self.inner.name))?;
-        Ok(Some(Found { target: entry.target.clone(), kind: entry.kind, bytes, meta: entry.meta.clone() }))
+            let entry = &entries[at.ok()?];
+            let bytes = format::unpack(&self.inner.bytes, &self.inner.index, entry.blob);
+            let found =
+                |bytes| Found { target: entry.target.clone(), kind: entry.kind, bytes, meta: entry.meta.clone() };
+            Some(bytes.map(found).map_err(|fault| fault.of(&self.inner.name)))
+        })
     }
 }
 

@@ -62,6 +62,15 @@ pub enum DeviceError {
         /// How many there were.
         count: u64,
     },
+    /// A kernel with checks printed more than is kept: whether a check has failed is not known.
+    #[error(
+        "the kernel made {lost} more reports than are kept, and failed checks may be among those that are lost: print less, \
+         or without checks"
+    )]
+    Unreported {
+        /// Reports that are lost.
+        lost: u64,
+    },
     /// The emulated GPU found a fault: kernel, block and thread, line of PTX, line of Rust.
     #[error("{0}")]
     Fault(Box<tegula_ptx::Fault>),

@@ -1,7 +1,7 @@
 //! Compiled kernels: found in this process, in the program's bundle, on disk, or compiled, in this order. What a target
 //! makes of an artifact (a loaded library, a parsed program) is its own affair.
 
-use super::DeviceError;
+use super::{DeviceError, cuda::CudaError};
 use crate::{
     bundle::{Bundle, BundleError, Found, Machine, Missing, Shipped},
     cache::{DiskCache, Entry, artifact_key, kernel_key},
@@ -79,9 +79,9 @@ impl<M> Modules<M> {
             return Ok(module.clone());
         }
         let bundle = self.bundle.as_ref().map_err(BundleError::clone)?.as_ref();
-        let bundled = bundle.map(|b| b.find_key(key, machine)).transpose()?.flatten();
+        let bundled = bundle.map(|b| from_bundle(b, key, machine, &open)).transpose()?.flatten();
         let module = match bundled {
-            Some(found) => open(Artifact::Bundled(found))?,
+            Some(module) => module,
             None => self.make(kernel, machine, checked, open).map_err(|e| match (e, bundle) {
                 (DeviceError::Compile(e), Some(bundle)) if matches!(*e, CompileError::NotFound { .. }) => {
                     Box::new(Missing::of(kernel, checked, machine, bundle)).into()
@@ -103,7 +103,7 @@ impl<M> Modules<M> {
         open: impl Fn(Artifact) -> Result<M, DeviceError>,
     ) -> Result<M, DeviceError> {
         let identity = self.compiler.program().identity(&self.cache)?;
-        let cubins = matches!(machine, Machine::Gpu { cubins: true, .. });
+        let cubins = machine.makes_cubins();
         let wanted = [Emit::Cubin, Emit::Artifact].into_iter().filter(|e| cubins || *e == Emit::Artifact);
         let wanted = wanted.map(|emit| {
             let target = machine.target();
@@ -146,6 +146,29 @@ impl<M> Modules<M> {
         let kept = self.cache.store(key, &output.bytes, &output.meta);
         Ok(kept.map_or(Artifact::Loose(output.bytes, output.meta), Artifact::Kept))
     }
+}
+
+/// The best module of a bundle that opens. A driver may refuse code, for it is older than the compiler; the next best may
+/// do.
+fn from_bundle<M>(
+    bundle: &Bundle,
+    key: u128,
+    machine: &Machine,
+    open: impl Fn(Artifact) -> Result<M, DeviceError>,
+) -> Result<Option<M>, DeviceError> {
+    let mut refused = None;
+    for found in bundle.all_of_key(key, machine) {
+        let found = found?;
+        let what = format!("{} for {}", found.kind.name(), found.target);
+        match open(Artifact::Bundled(found)) {
+            Err(e @ DeviceError::Cuda { error: CudaError::Load { .. }, .. }) => {
+                tracing::warn!("{what} of bundle {}: {e}", bundle.name());
+                refused.get_or_insert(e);
+            }
+            opened => return opened.map(Some),
+        }
+    }
+    refused.map_or(Ok(None), Err)
 }
 
 /// Whether the compiler misses NVIDIA's assembler.

@@ -96,7 +96,15 @@ impl<'s> Reports<'s> {
             let n = state.lost;
             say(printer, &format!("… ({n} more reports, of prints or of failures, than are kept)"));
         }
-        let Some((site, program, value)) = state.first else { return Ok(()) };
+        let prints = self.sites.iter().any(|s| matches!(s.kind, SiteKind::Print { .. }));
+        let checks = self.sites.iter().any(|s| !matches!(s.kind, SiteKind::Print { .. }));
+        let Some((site, program, value)) = state.first else {
+            // Failures may be among what is lost.
+            return if state.lost > 0 && checks { Err(DeviceError::Unreported { lost: state.lost }) } else { Ok(()) };
+        };
+        if !prints {
+            state.count += state.lost;
+        }
         let (what, loc) = match self.sites.get(site as usize) {
             Some(Site { kind: SiteKind::Index, message, loc }) => {
                 (format!("index {value} is out of range: {message}"), loc.clone())
@@ -200,6 +208,26 @@ mod tests {
         let (_, result) = run(&sites, [3, 4, 2], &[(0, 23, 0)]);
         assert_eq!(result.unwrap_err().to_string(), "k.rs:3:5: assertion failed: n > 0 in program 23 [2, 3, 1]");
         assert!(run(&sites, [3, 4, 2], &[]).1.is_ok());
+    }
+
+    #[test]
+    fn lost_reports_of_a_kernel_with_checks_are_an_error() {
+        let print = site(SiteKind::Print { elem: "i32".into(), shape: vec![] }, "x", 2);
+        let lose = |sites: &[Site], first: bool| {
+            let reports = Reports::new(sites);
+            if first {
+                reports.add(0, 4, 0);
+            }
+            reports.lose(7);
+            let printer: Printer = Arc::new(|_| {});
+            reports.finish([9, 1, 1], Some(&printer)).map_err(|e| e.to_string())
+        };
+        let check = site(SiteKind::Assert, "n > 0", 3);
+        assert_eq!(lose(std::slice::from_ref(&print), false), Ok(()));
+        let error = lose(&[check.clone(), print.clone()], false).unwrap_err();
+        assert!(error.contains("made 7 more reports than are kept") && error.contains("failed checks"), "{error}");
+        assert!(lose(&[check.clone(), print], true).unwrap_err().ends_with("in program 4 [4, 0, 0]"));
+        assert!(lose(&[check], true).unwrap_err().contains("(the first of 8 failures)"));
     }
 
     #[test]

@@ -59,6 +59,10 @@ impl Stream {
     /// Records the launches that `record` makes on this stream, without running them. Their kernels are loaded, their
     /// tensors stay; later launches of the graph read and write these tensors again, at a small part of the host's time.
     ///
+    /// The stream is the calling thread's meanwhile: what other threads launch on it waits until the recording ends, so
+    /// `record` must not wait for such a thread. Other streams go on as ever. If `record` fails or panics, the recording
+    /// is given up, and the stream can be used again.
+    ///
     /// # Errors
     /// What `record` gives. The device records nothing (only GPUs do); a tensor is not in its memory; a kernel prints or
     /// checks.
@@ -67,11 +71,10 @@ impl Stream {
             let problem = format!("{} records no graphs: only GPUs do", self.device.name());
             return Err(DeviceError::Unsupported(problem).into());
         };
-        queue.begin().map_err(|e| self.failed(e))?;
-        let done = record(self);
-        let recording = queue.end().map_err(|e| self.failed(e));
-        done?;
-        Ok(Graph { recording: recording?, device: self.device.name() })
+        let capture = queue.begin().map_err(|e| self.failed(e))?;
+        record(self)?;
+        let recording = capture.end().map_err(|e| self.failed(e))?;
+        Ok(Graph { recording, device: self.device.name() })
     }
 }
 

@@ -87,11 +87,12 @@ impl Buffer {
 
     /// A block of a device's memory.
     pub fn on_device(memory: impl DeviceMemory) -> Buffer {
-        let bytes = memory.bytes();
+        let remote = Remote::new(Box::new(memory));
+        let (memory, bytes) = (remote.memory(), remote.bytes());
         // An address of a device is not 0; it is never followed here.
         let address = std::ptr::without_provenance_mut(memory.address() as usize);
         let ptr = NonNull::new(address).unwrap_or(NonNull::dangling());
-        Buffer::new(ptr, bytes, Kind::Remote(Remote::new(Box::new(memory))))
+        Buffer::new(ptr, bytes, Kind::Remote(remote))
     }
 
     /// A whole file, mapped read-only: nothing is read before it is used, and the system may drop pages again. The file

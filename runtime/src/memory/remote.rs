@@ -1,7 +1,7 @@
 //! Memory that the host cannot reach by itself: a device's.
 
 use super::Buffer;
-use crate::device::DeviceError;
+use crate::{device::DeviceError, tensor::TensorError};
 use std::{
     any::Any,
     fmt,
@@ -36,6 +36,8 @@ pub trait DeviceMemory: Any + Send + Sync {
 /// A device's memory, with copies of it for host code that wants slices.
 pub struct Remote {
     memory: Box<dyn DeviceMemory>,
+    /// Its length, asked once: copies are as long as what is borrowed of them.
+    bytes: usize,
     /// Copies by version, newest last. Older ones may still be borrowed.
     mirrors: Mutex<Vec<(u64, Buffer)>>,
     mirrored: AtomicBool,
@@ -52,7 +54,8 @@ pub(crate) fn ever() -> bool {
 impl Remote {
     pub(super) fn new(memory: Box<dyn DeviceMemory>) -> Remote {
         EVER.store(true, Relaxed);
-        Remote { memory, mirrors: Mutex::default(), mirrored: AtomicBool::new(false) }
+        let bytes = memory.bytes();
+        Remote { memory, bytes, mirrors: Mutex::default(), mirrored: AtomicBool::new(false) }
     }
 
     /// The memory itself.
@@ -60,20 +63,26 @@ impl Remote {
         &*self.memory
     }
 
+    /// Its length in bytes, as it was when the buffer was made.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The memory itself, if it is an `M`.
     pub fn downcast<M: DeviceMemory>(&self) -> Option<&M> {
         (&*self.memory as &dyn Any).downcast_ref()
     }
 
-    /// The first byte of a copy of all of it as it is now. The copy lasts until [`Remote::forget_mirrors`].
-    pub(crate) fn mirror(&self) -> Result<*const u8, DeviceError> {
+    /// The first byte of a copy of all of it as it is now. The copy lasts until [`Remote::forget_mirrors`], since it may be
+    /// borrowed: without that, each piece of work that writes the memory leads to one more.
+    pub(crate) fn mirror(&self) -> Result<*const u8, TensorError> {
         let mut mirrors = self.mirrors.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked first: what is written meanwhile makes the copy old.
         let version = self.memory.version();
         if let Some((_, copy)) = mirrors.last().filter(|m| m.0 == version) {
             return Ok(copy.ptr());
         }
-        let copy = Buffer::zeroed(self.memory.bytes());
+        let copy = Buffer::try_zeroed(self.bytes)?;
         // SAFETY: all of a buffer that nobody else has yet.
         self.memory.read(0, unsafe { std::slice::from_raw_parts_mut(copy.ptr(), copy.bytes()) })?;
         let start = copy.ptr();

@@ -86,6 +86,19 @@ pub enum TensorError {
     /// A mapped file.
     #[error("a tensor in a mapped file cannot be written")]
     ReadOnly,
+    /// A packed matrix that is not its owner's alone.
+    #[error("a packed matrix that is shared (it was cloned, or is part of a recorded graph) cannot be written")]
+    Shared,
+    /// A target gave memory that does not do for a tensor.
+    #[error("expected memory of {expected} bytes that can be written, found {found} bytes{}", if *.writable { "" } else { " that cannot" })]
+    Unfit {
+        /// Bytes needed.
+        expected: usize,
+        /// Bytes there are.
+        found: usize,
+        /// Whether they can be written.
+        writable: bool,
+    },
     /// A tensor in a device's memory, which the host cannot change in place.
     #[error("a tensor in the memory of {0} is no slice that can be written: use `write`, or a kernel")]
     OnDevice(String),
@@ -132,6 +145,15 @@ pub struct Tensor<T> {
 #[derive(Clone, Debug)]
 pub struct MappedFile {
     buffer: Arc<Buffer>,
+}
+
+/// A buffer that a target gave for a tensor, which unsafe code then trusts.
+fn fitting(buffer: Buffer, expected: usize) -> Result<Arc<Buffer>, TensorError> {
+    let (found, writable) = (buffer.bytes(), buffer.writable());
+    if found < expected || !writable {
+        return Err(TensorError::Unfit { expected, found, writable });
+    }
+    Ok(Arc::new(buffer))
 }
 
 impl<T: Elem> Tensor<T> {
@@ -188,13 +210,17 @@ impl<T: Elem> Tensor<T> {
         allocate: impl FnOnce(usize) -> Result<Buffer, TensorError>,
     ) -> Result<Tensor<T>, TensorError> {
         let shape = Strided::row_major(shape.as_ref())?;
-        let buffer = Arc::new(allocate(shape.bytes::<T>()?)?);
+        let bytes = shape.bytes::<T>()?;
+        let buffer = fitting(allocate(bytes)?, bytes)?;
         Ok(Tensor { buffer, offset: 0, shape, elements: PhantomData })
     }
 
     /// A copy where `device`'s kernels reach it.
     pub fn to(&self, device: &Device) -> Result<Tensor<T>, TensorError> {
-        device.tensor(self.shape(), self.try_as_slice()?)
+        if self.buffer.remote().is_none() {
+            return device.tensor(self.shape(), self.try_as_slice()?);
+        }
+        device.tensor(self.shape(), &self.view().try_to_vec()?)
     }
 
     /// Whose memory it lies in, if it is not the host's: `cuda:0`.
@@ -234,6 +260,8 @@ impl<T: Elem> Tensor<T> {
     }
 
     /// The elements in row-major order. Of a tensor on a device a copy, made when it was written since the last one.
+    /// Copies stay until the tensor is borrowed mutably: where a graph writes it again and again, take
+    /// [`Tensor::read_into`].
     ///
     /// # Panics
     /// If the device fails; errors of kernels that were launched before show here. See [`Tensor::try_as_slice`].
@@ -242,6 +270,8 @@ impl<T: Elem> Tensor<T> {
     }
 
     /// The elements in row-major order. Of a tensor on a device a copy, made when it was written since the last one.
+    /// Copies stay until the tensor is borrowed mutably: where a graph writes it again and again, take
+    /// [`Tensor::read_into`].
     ///
     /// # Errors
     /// The device fails; errors of kernels that were launched before show here.
@@ -280,6 +310,27 @@ impl<T: Elem> Tensor<T> {
     /// As [`Tensor::as_slice`].
     pub fn to_vec(&self) -> Vec<T> {
         self.view().to_vec()
+    }
+
+    /// Copies the elements, in row-major order, wherever the tensor lies.
+    ///
+    /// # Errors
+    /// `to` has another length, or the device fails; errors of kernels that were launched before show here.
+    pub fn read_into(&self, to: &mut [T]) -> Result<(), TensorError> {
+        if to.len() != self.len() {
+            let (shape, expected) = (self.shape().to_vec(), self.len());
+            return Err(TensorError::Length { shape, expected, found: to.len() });
+        }
+        match self.buffer.remote() {
+            None => to.copy_from_slice(self.try_as_slice()?),
+            Some(remote) => {
+                // SAFETY: the bytes of these elements, which have no padding; every bit pattern is one, and `bool` is kept
+                // to 0 and 1 by all that writes tensors.
+                let to = unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<u8>(), size_of_val(to)) };
+                remote.memory().read(self.offset, to)?;
+            }
+        }
+        Ok(())
     }
 
     /// All of it as a view.

@@ -50,7 +50,7 @@ impl PackedTensor {
         allocate: impl FnOnce(usize) -> Result<Buffer, TensorError>,
     ) -> Result<PackedTensor, TensorError> {
         let bytes = size(quant, layout, k, n)?;
-        Ok(PackedTensor { buffer: Arc::new(allocate(bytes)?), offset: 0, bytes, quant, layout, k, n })
+        Ok(PackedTensor { buffer: super::fitting(allocate(bytes)?, bytes)?, offset: 0, bytes, quant, layout, k, n })
     }
 
     pub(super) fn in_buffer(
@@ -113,7 +113,7 @@ impl PackedTensor {
         Arc::get_mut(&mut self.buffer).is_some_and(|b| b.writable())
     }
 
-    /// The bytes, to write them; `None` if the matrix is in a mapped file, on a device, or was cloned.
+    /// The bytes, to write them; `None` if the matrix is in a mapped file, on a device, was cloned, or is part of a graph.
     pub fn as_mut_bytes(&mut self) -> Option<&mut [u8]> {
         if !self.is_ours() || self.buffer.remote().is_some() {
             return None;
@@ -129,12 +129,13 @@ impl PackedTensor {
             let (quant, layout, k, n) = (self.quant, self.layout.name(), self.k, self.n);
             return Err(TensorError::Packed { quant, layout, k, n, problem });
         }
-        self.bytes_view_mut().ok_or(TensorError::ReadOnly)?.copy_from_slice(bytes)
+        let why = if self.buffer.writable() { TensorError::Shared } else { TensorError::ReadOnly };
+        self.bytes_view_mut().ok_or(why)?.copy_from_slice(bytes)
     }
 
     /// A copy where `device`'s kernels reach it, in the same layout.
     pub fn to(&self, device: &Device) -> Result<PackedTensor, TensorError> {
-        device.packed_from(self.as_bytes(), self.quant, self.layout, self.k, self.n)
+        device.packed_from(&self.bytes_view().try_to_vec()?, self.quant, self.layout, self.k, self.n)
     }
 
     /// The bytes as a matrix: a row for each column of the matrix (`gguf`) or panel of columns (`panel16`).
@@ -143,7 +144,7 @@ impl PackedTensor {
         unsafe { TensorView::over(self.start(), self.strided(), Some(&self.buffer)) }
     }
 
-    /// The same to write, for kernels that pack; `None` as [`PackedTensor::as_mut_bytes`].
+    /// The same to write, for kernels that pack; `None` if the matrix is in a mapped file, was cloned, or is part of a graph.
     pub fn bytes_view_mut(&mut self) -> Option<TensorViewMut<'_, u8>> {
         if !self.is_ours() {
             return None;

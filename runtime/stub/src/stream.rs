@@ -1,7 +1,7 @@
 //! Streams: queues of work, each with a thread that does it.
 
 use crate::{
-    code::{CAPTURE_UNSUPPORTED, Code, ILLEGAL_STATE},
+    code::{CAPTURE_INVALIDATED, CAPTURE_UNSUPPORTED, Code, ILLEGAL_STATE},
     config::config,
     device::{Device, Failure},
     table::lock,
@@ -37,8 +37,8 @@ impl Work {
 pub struct Stream {
     pub device: Arc<Device>,
     queue: Arc<Queue>,
-    /// What was recorded so far, while it is recorded.
-    recording: Mutex<Option<Vec<Work>>>,
+    /// What was recorded so far, while it is recorded; an error once the recording was spoilt.
+    recording: Mutex<Option<Result<Vec<Work>, Code>>>,
 }
 
 struct Queue {
@@ -64,7 +64,7 @@ impl Stream {
 
     pub fn put(&self, work: Work) {
         if let Some(recorded) = &mut *lock(&self.recording) {
-            recorded.push(work);
+            recorded.iter_mut().for_each(|r| r.push(work.clone()));
             return;
         }
         self.device.begin();
@@ -72,13 +72,23 @@ impl Stream {
         self.queue.changed.notify_all();
     }
 
-    pub fn is_recording(&self) -> bool {
-        lock(&self.recording).is_some()
+    /// An error while it is recorded, since nothing would happen; the recording is spoilt, as the driver has it.
+    pub fn live(&self) -> Result<(), Code> {
+        match &mut *lock(&self.recording) {
+            Some(recorded) => {
+                *recorded = Err(CAPTURE_INVALIDATED);
+                Err(CAPTURE_UNSUPPORTED)
+            }
+            None => Ok(()),
+        }
     }
 
-    /// An error while it is recorded, since nothing would happen.
-    pub fn live(&self) -> Result<(), Code> {
-        if self.is_recording() { Err(CAPTURE_UNSUPPORTED) } else { Ok(()) }
+    /// An error once a recording was spoilt, until it ends.
+    pub fn intact(&self) -> Result<(), Code> {
+        match &*lock(&self.recording) {
+            Some(Err(code)) => Err(*code),
+            _ => Ok(()),
+        }
     }
 
     pub fn begin_recording(&self) -> Result<(), Code> {
@@ -86,12 +96,12 @@ impl Stream {
         if recording.is_some() {
             return Err(ILLEGAL_STATE);
         }
-        *recording = Some(vec![]);
+        *recording = Some(Ok(vec![]));
         Ok(())
     }
 
     pub fn end_recording(&self) -> Result<Vec<Work>, Code> {
-        lock(&self.recording).take().ok_or(ILLEGAL_STATE)
+        lock(&self.recording).take().ok_or(ILLEGAL_STATE)?
     }
 
     pub fn is_idle(&self) -> bool {

@@ -42,6 +42,11 @@ impl<T> Table<T> {
         lock(&self.objects).as_ref().and_then(|o| o.get(&handle)).cloned().ok_or(INVALID_HANDLE)
     }
 
+    /// All objects there are now.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        lock(&self.objects).iter().flat_map(HashMap::values).cloned().collect()
+    }
+
     pub fn remove(&self, handle: usize) -> Result<Arc<T>, Code> {
         let removed = lock(&self.objects).as_mut().and_then(|o| o.remove(&handle)).ok_or(INVALID_HANDLE)?;
         self.counter.sub(1);

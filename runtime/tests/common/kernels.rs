@@ -69,3 +69,12 @@ pub fn believes(x: View<f32, 1>, y: ViewMut<f32, 1>) {
     assume(i < x.dim::<0>());
     y.store((i,), x.load::<(One,)>((i,)));
 }
+
+/// Prints a tile in each program, and fails in all but the first.
+#[kernel]
+pub fn prints_then_fails<N: Dim>(y: ViewMut<i32, 1>) {
+    let i = program_id(0);
+    print("x", (iota::<N>(),));
+    device_assert(i < 1, "only one program");
+    y.store((i,), zeros::<i32, (One,)>());
+}

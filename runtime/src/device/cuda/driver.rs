@@ -38,6 +38,7 @@ const FUNCTIONS: &[&str] = &[
     "cuMemFreeHost",
     "cuMemGetInfo_v2",
     "cuMemHostAlloc",
+    "cuMemPoolGetAttribute",
     "cuMemPoolSetAttribute",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
@@ -83,6 +84,22 @@ fn failed(call: &'static str, result: sys::CUresult) -> CudaError {
     CudaError::Call { call, code: result as u32, name, what }
 }
 
+/// Why there is no library.
+fn missing() -> CudaError {
+    const NAME: &str = "libcuda.so.1";
+    // SAFETY: as in `load`.
+    match unsafe { libloading::Library::new(NAME) } {
+        // The loader says `NAME: why` where it looked for others that this one needs, and if it has no more to say.
+        Err(e) => {
+            let (why, source) = (e.to_string(), std::error::Error::source(&e).map(ToString::to_string));
+            let why = source.unwrap_or(why);
+            let not_found = why.contains(&format!("{NAME}: cannot open shared object file: No such file"));
+            if not_found { CudaError::NoDriver } else { CudaError::BrokenDriver(why) }
+        }
+        Ok(_) => CudaError::NoDriver,
+    }
+}
+
 /// Loads the library, once.
 pub(super) fn load() -> Result<(), CudaError> {
     static LOADED: OnceLock<Result<(), CudaError>> = OnceLock::new();
@@ -90,7 +107,7 @@ pub(super) fn load() -> Result<(), CudaError> {
         .get_or_init(|| {
             // SAFETY: loading NVIDIA's driver has no effect on this process beyond itself.
             if !unsafe { sys::is_culib_present() } {
-                return Err(CudaError::NoDriver);
+                return Err(missing());
             }
             // SAFETY: as above.
             let library = unsafe { sys::culib() };

@@ -62,6 +62,17 @@ pub enum CudaError {
         /// What its compiler says.
         log: String,
     },
+    /// A kernel that was launched before has failed: whatever is asked of the GPU tells that.
+    #[error("an earlier launch has failed{}: {error}", among(.kernels))]
+    Fault {
+        /// Kernels that were launched since the last wait, at most the last eight, the latest first.
+        kernels: Vec<String>,
+        /// The driver's error.
+        error: Box<CudaError>,
+    },
+    /// The library is there, but cannot be loaded.
+    #[error("the CUDA driver cannot be loaded: {0}")]
+    BrokenDriver(String),
     /// Something asked for that cannot be.
     #[error("{0}")]
     Usage(String),
@@ -74,9 +85,28 @@ impl CudaError {
     pub fn code(&self) -> Option<u32> {
         match self {
             CudaError::Call { code, .. } => Some(*code),
-            CudaError::Load { error, .. } => error.code(),
+            CudaError::Load { error, .. } | CudaError::Fault { error, .. } => error.code(),
             _ => None,
         }
+    }
+
+    /// Whether it is about a kernel that was launched before: from then on the driver refuses everything.
+    pub(super) fn is_fault(&self) -> bool {
+        self.code().is_some_and(is_fault)
+    }
+}
+
+/// Errors of kernels that last.
+fn is_fault(code: u32) -> bool {
+    matches!(code, 700 | 702 | 710 | 714..=719 | 721)
+}
+
+/// Which launches may be meant.
+fn among(kernels: &[String]) -> String {
+    match kernels {
+        [] => String::new(),
+        [one] => format!(", that of `{one}`"),
+        all => format!(", one of the last: `{}`", all.join("`, `")),
     }
 }
 
@@ -84,10 +114,18 @@ impl CudaError {
 fn hint(code: u32) -> &'static str {
     match code {
         2 => ". `nvidia-smi` shows who uses the memory",
+        3 | 999 => {
+            ". Does `nvidia-smi` work? If not, NVIDIA's kernel module has to be loaded anew; in a container, restart it"
+        }
+        34 => {
+            ". This is the toolkit's libcuda.so for linking, not the driver's: take the toolkit's folder …/lib64/stubs out of \
+             LD_LIBRARY_PATH"
+        }
+        35 => ". Update NVIDIA's driver",
         100 => ". Is CUDA_VISIBLE_DEVICES set to something else?",
         209 => ". The code is for another GPU",
         222 => ". The PTX is newer than the driver: update NVIDIA's driver",
-        700 | 701 | 714..=719 => {
+        code if is_fault(code) => {
             ". A kernel that was launched before has failed; the device can be used again by a new process only. Launches \
              with `.checked()`, or the same on `emulated:sm_80`, say where"
         }

@@ -144,6 +144,25 @@ impl Gpu {
     }
 }
 
+impl Gpu {
+    /// Bytes that this process has freed and keeps for its next allocations.
+    pub fn kept_bytes(&self) -> Result<usize, CudaError> {
+        use sys::CUmemPool_attribute::{CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, CU_MEMPOOL_ATTR_USED_MEM_CURRENT};
+        self.bind()?;
+        let get = |which| -> Result<u64, CudaError> {
+            let (mut pool, mut bytes) = (ptr::null_mut(), 0u64);
+            // SAFETY: the driver writes a handle, and a number of 64 bits.
+            unsafe {
+                call!(cuDeviceGetDefaultMemPool(&mut pool, self.device))?;
+                call!(cuMemPoolGetAttribute(pool, which, ptr::from_mut(&mut bytes).cast()))?;
+            }
+            Ok(bytes)
+        };
+        let kept = get(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?.saturating_sub(get(CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?);
+        Ok(kept as usize)
+    }
+}
+
 impl Drop for Gpu {
     fn drop(&mut self) {
         // SAFETY: retained in `open`; whatever uses the context holds this Gpu.

@@ -10,7 +10,7 @@ pub struct Graph {
     gpu: Arc<Gpu>,
 }
 
-// SAFETY: the driver's handles may be used by any thread; launching one graph twice at once is ordered by the driver.
+// SAFETY: the driver's handles may be used by any thread; launching is unsafe, and the caller's to order.
 unsafe impl Send for Graph {}
 // SAFETY: as above.
 unsafe impl Sync for Graph {}
@@ -33,7 +33,7 @@ impl Stream {
         unsafe {
             call!(cuStreamEndCapture(self.raw(), &mut graph))?;
             let instantiated = call!(cuGraphInstantiateWithFlags(&mut raw, graph, 0));
-            call!(cuGraphDestroy(graph))?;
+            let _ = call!(cuGraphDestroy(graph));
             instantiated?;
         }
         Ok(Graph { raw, gpu: self.gpu().clone() })
@@ -49,7 +49,8 @@ impl Graph {
     /// Puts all of it into a stream.
     ///
     /// # Safety
-    /// What was recorded is still right: memory that it uses is there, and nobody else uses it in a way that conflicts.
+    /// What was recorded is still right: memory that it uses is there, and nobody else uses it in a way that conflicts. No
+    /// other thread launches this graph at the same time.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<(), CudaError> {
         self.gpu.bind()?;
         // SAFETY: live handles; the rest is this function's contract.

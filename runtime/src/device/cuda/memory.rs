@@ -9,12 +9,13 @@ use std::{
 };
 
 /// A block of a GPU's memory. Allocating and freeing are work in a stream: it is there for what is put into that stream
-/// afterwards, and freed after what was put in before.
+/// afterwards, and freed after what was put in before. Safe functions take that stream alone; elsewhere ordering is the
+/// caller's, and `unsafe`.
 pub struct Memory {
     address: u64,
     bytes: usize,
     gpu: Arc<Gpu>,
-    /// Where it is freed.
+    /// Where it is used, and freed.
     stream: Mutex<Arc<Stream>>,
 }
 
@@ -44,14 +45,18 @@ impl Memory {
         &self.gpu
     }
 
-    /// Frees it, when it is dropped, after what is in `stream` by then.
-    pub fn free_in(&self, stream: &Arc<Stream>) {
+    /// From now on it is used in `stream`, and freed, when it is dropped, after what is in there by then.
+    ///
+    /// # Safety
+    /// What uses the memory, its allocation included, comes before what is put into `stream` from now on.
+    pub unsafe fn free_in(&self, stream: &Arc<Stream>) {
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = stream.clone();
     }
 
     /// Writes `bytes` from byte `offset` on, after what is in `stream`, and waits for it.
     pub fn write(&self, stream: &Stream, offset: usize, bytes: &[u8]) -> Result<(), CudaError> {
-        // SAFETY: borrowed until the copy is done.
+        self.check(stream)?;
+        // SAFETY: borrowed until the copy is done; the memory's own stream.
         unsafe { self.write_later(stream, offset, bytes)? };
         stream.synchronize()
     }
@@ -59,7 +64,7 @@ impl Memory {
     /// Writes `bytes` from byte `offset` on, after what is in `stream`.
     ///
     /// # Safety
-    /// `bytes` stay as they are until the copy is done.
+    /// `bytes` stay as they are until the copy is done; the memory is there as long as that.
     pub unsafe fn write_later(&self, stream: &Stream, offset: usize, bytes: &[u8]) -> Result<(), CudaError> {
         let at = self.range(offset, bytes.len())?;
         self.gpu.bind()?;
@@ -69,7 +74,8 @@ impl Memory {
 
     /// Reads from byte `offset` on, after what is in `stream`, and waits for it.
     pub fn read(&self, stream: &Stream, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
-        // SAFETY: borrowed until the copy is done.
+        self.check(stream)?;
+        // SAFETY: borrowed until the copy is done; the memory's own stream.
         unsafe { self.read_later(stream, offset, to)? };
         stream.synchronize()
     }
@@ -77,7 +83,7 @@ impl Memory {
     /// Reads from byte `offset` on, after what is in `stream`.
     ///
     /// # Safety
-    /// Nobody touches `to` until the copy is done.
+    /// Nobody touches `to` until the copy is done; the memory is there as long as that.
     pub unsafe fn read_later(&self, stream: &Stream, offset: usize, to: &mut [u8]) -> Result<(), CudaError> {
         let at = self.range(offset, to.len())?;
         self.gpu.bind()?;
@@ -87,13 +93,17 @@ impl Memory {
 
     /// Sets `bytes` bytes from byte `offset` on, after what is in `stream`.
     pub fn fill(&self, stream: &Stream, offset: usize, value: u8, bytes: usize) -> Result<(), CudaError> {
+        self.check(stream)?;
         let at = self.range(offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
         self.gpu.bind()?;
         // SAFETY: inside the block.
         unsafe { call!(cuMemsetD8Async(at.start, value, bytes, stream.raw())) }
     }
 
-    /// Copies `bytes` bytes of another block of the same GPU, after what is in `stream`.
+    /// Copies `bytes` bytes of another block of the same stream, after what is in `stream`.
     pub fn copy_from(
         &self,
         stream: &Stream,
@@ -102,10 +112,26 @@ impl Memory {
         from_offset: usize,
         bytes: usize,
     ) -> Result<(), CudaError> {
+        self.check(stream)?;
+        from.check(stream)?;
         let (to, from) = (self.range(offset, bytes)?, from.range(from_offset, bytes)?);
+        if bytes == 0 {
+            return Ok(());
+        }
         self.gpu.bind()?;
         // SAFETY: inside both blocks.
         unsafe { call!(cuMemcpyDtoDAsync_v2(to.start, from.start, bytes, stream.raw())) }
+    }
+
+    /// That it is used in `stream`.
+    fn check(&self, stream: &Stream) -> Result<(), CudaError> {
+        if ptr::eq(&**self.stream.lock().unwrap_or_else(PoisonError::into_inner), stream) {
+            return Ok(());
+        }
+        Err(CudaError::Usage(format!(
+            "a block of memory of cuda:{} is used in another stream than that in which it is allocated and freed",
+            self.gpu.ordinal()
+        )))
     }
 
     fn range(&self, offset: usize, bytes: usize) -> Result<Range<u64>, CudaError> {

@@ -20,6 +20,12 @@ pub enum Image<'a> {
     Cubin(&'a [u8]),
 }
 
+/// Whether an error says something about the code, and not about the GPU, its memory, or kernels before.
+fn is_about_code(code: u32) -> bool {
+    // Invalid image, none for this GPU, invalid PTX, no compiler for PTX, PTX too new, PTX forbidden, invalid source.
+    matches!(code, 200 | 209 | 218 | 221..=223 | 300)
+}
+
 /// Loaded code.
 pub struct Module {
     raw: sys::CUmodule,
@@ -35,7 +41,7 @@ impl Module {
     /// Loads code.
     ///
     /// # Errors
-    /// [`CudaError::Load`], with what the driver's compiler says.
+    /// [`CudaError::Load`], with what the driver's compiler says, if the code is what is wrong.
     pub fn load(gpu: &Arc<Gpu>, image: Image<'_>) -> Result<Arc<Module>, CudaError> {
         gpu.bind()?;
         let (kind, bytes) = match image {
@@ -57,6 +63,7 @@ impl Module {
         };
         match loaded {
             Ok(()) => Ok(Arc::new(Module { raw, gpu: gpu.clone() })),
+            Err(error) if !error.code().is_some_and(is_about_code) => Err(error),
             Err(error) => {
                 let end = log.iter().position(|b| *b == 0).unwrap_or(LOG);
                 let log = String::from_utf8_lossy(&log[..end]).trim_end().to_string();
@@ -177,5 +184,16 @@ impl Function {
         };
         // SAFETY: live handles, as many attributes as said; parameters by this function's contract.
         unsafe { call!(cuLaunchKernelEx(&config, self.raw, params.as_mut_ptr(), ptr::null_mut())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_some_errors_are_about_the_code() {
+        let about = |code| super::is_about_code(code);
+        assert!([200, 209, 218, 222].into_iter().all(about));
+        // No memory, other kernels' faults, a lost context.
+        assert!(![2, 201, 700, 702, 719].into_iter().any(about));
     }
 }

@@ -92,9 +92,14 @@ pub(in crate::device) fn each_run(arg: &ArgData<'_>, f: &mut impl FnMut(*mut u8,
     if let ArgData::View(v) = arg
         && v.mutable
     {
-        let rank = v.rank as usize;
-        runs(v.ptr, &v.extents[..rank], &v.strides[..rank], v.elem.bytes(), f);
+        view_runs(v, f);
     }
+}
+
+/// Calls `f` with the runs of contiguous bytes of a view, in row-major order.
+pub(in crate::device) fn view_runs(v: &ViewArg<'_>, f: &mut impl FnMut(*mut u8, usize)) {
+    let rank = v.rank as usize;
+    runs(v.ptr, &v.extents[..rank], &v.strides[..rank], v.elem.bytes(), f);
 }
 
 fn runs(ptr: *mut u8, extents: &[i64], strides: &[i64], size: usize, f: &mut impl FnMut(*mut u8, usize)) {

@@ -1,6 +1,6 @@
 //! Devices and contexts.
 
-use super::{CURRENT, current, functions};
+use super::{CURRENT, STREAMS, current, functions};
 use crate::{
     code::{Code, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NO_DEVICE, describe},
     config::config,
@@ -94,7 +94,12 @@ functions! {
     }
 
     fn cuCtxSynchronize() {
-        current()?.synchronize();
+        let device = current()?;
+        // A wait for all streams is one for those that are recorded, too.
+        for stream in STREAMS.all().into_iter().filter(|s| s.device.ordinal == device.ordinal) {
+            stream.live()?;
+        }
+        device.synchronize();
         current()?;
         Ok(())
     }
@@ -106,6 +111,13 @@ functions! {
 
     fn cuMemPoolSetAttribute(pool: usize, _attribute: c_uint, value: *const u64) {
         if pool == 0 || value.is_null() { Err(INVALID_VALUE) } else { Ok(()) }
+    }
+
+    fn cuMemPoolGetAttribute(pool: usize, _attribute: c_uint, value: *mut u64) {
+        // Reserved and used are the same: freed memory is given back at once.
+        let device = pool.checked_sub(1).and_then(|d| devices().get(d)).ok_or(INVALID_VALUE)?;
+        value.write((config().memory_bytes - device.free_bytes()) as u64);
+        Ok(())
     }
 
     fn cuGetErrorName(error: Code, text: *mut *const c_char) {

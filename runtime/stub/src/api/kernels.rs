@@ -152,6 +152,7 @@ functions! {
         let launch = &*launch;
         let (stream, function) = (STREAMS.get(launch.stream)?, FUNCTIONS.get(function)?);
         stream.device.check()?;
+        stream.intact()?;
         if !extra.is_null() {
             return Err(INVALID_VALUE);
         }

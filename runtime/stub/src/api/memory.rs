@@ -64,13 +64,14 @@ functions! {
         Counter::Copies.add(1);
         let device = stream.device.clone();
         let from = from.cast::<u8>();
-        // Ordinary memory is read at once, pinned memory (and any that a graph copies) when its turn comes.
-        if host::is_pinned(from, bytes) || stream.is_recording() {
+        // Ordinary memory is read at once, pinned memory when its turn comes.
+        if host::is_pinned(from, bytes) {
             let from = from.expose_provenance();
             stream.put(Work::new(move || {
                 write(&device, to, bytes, |at| ptr::copy(ptr::with_exposed_provenance(from), at, bytes))
             }));
         } else {
+            stream.live()?;
             let from: Arc<[u8]> = std::slice::from_raw_parts(from, bytes).into();
             stream.put(Work::new(move || write(&device, to, bytes, |at| ptr::copy(from.as_ptr(), at, bytes))));
         }
@@ -83,6 +84,9 @@ functions! {
         Counter::Copies.add(1);
         let (device, to) = (stream.device.clone(), to.cast::<u8>());
         let pinned = host::is_pinned(to, bytes);
+        if !pinned {
+            stream.live()?;
+        }
         let to = to.expose_provenance();
         stream.put(Work::new(move || {
             let (_block, at) = device.reach(from, bytes)?;
@@ -90,7 +94,7 @@ functions! {
             Ok(())
         }));
         // Ordinary memory is written before this returns.
-        if pinned || stream.is_recording() { Ok(()) } else { stream.synchronize() }
+        if pinned { Ok(()) } else { stream.synchronize() }
     }
 
     fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {

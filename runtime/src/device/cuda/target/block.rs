@@ -3,18 +3,18 @@
 use super::{
     super::{CudaError, Memory},
     Shared,
-    uses::Use,
+    order::hold,
 };
 use crate::{device::DeviceError, memory::DeviceMemory};
 use std::{
     mem::ManuallyDrop,
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
 };
 
 /// A block of a GPU's memory, freed when the work that uses it is done.
 pub(super) struct Block {
     memory: ManuallyDrop<Memory>,
-    /// In [`Shared::uses`].
+    /// In [`Order::uses`](super::order::Order::uses).
     pub slot: usize,
     pub shared: Arc<Shared>,
 }
@@ -36,13 +36,13 @@ impl Block {
         if zeroed {
             memory.fill(&main.stream, 0, 0, bytes).map_err(|e| shared.error(e))?;
         }
-        let mut uses = shared.uses();
+        let mut uses = shared.order.uses();
         let slot = uses.add();
-        let block = Block { memory: ManuallyDrop::new(memory), slot, shared: shared.clone() };
         // It is there from here on in the main queue: others wait for that.
-        uses.write(slot, main).map_err(|e| shared.error(e))?;
+        let noted = uses.write(slot, main);
         drop(uses);
-        Ok(block)
+        let block = Block { memory: ManuallyDrop::new(memory), slot, shared: shared.clone() };
+        noted.map(|()| block).map_err(|e| shared.error(e))
     }
 
     fn failed(&self, error: CudaError) -> DeviceError {
@@ -51,14 +51,13 @@ impl Block {
 }
 
 impl Shared {
-    pub(super) fn uses(&self) -> MutexGuard<'_, super::uses::Uses> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until what is freed behind the work of all queues is free.
     fn wait_for_all(&self) -> Result<(), CudaError> {
-        let queues = self.uses().queues();
-        queues.iter().filter(|q| !q.is_recording()).try_for_each(|q| q.synchronize())?;
+        let uses = self.order.uses();
+        let queues = uses.queues();
+        let others = queues.iter().filter(|q| !Arc::ptr_eq(q, &self.main));
+        others.into_iter().try_for_each(|q| uses.recordings.wait(&self.main, q))?;
+        drop(uses);
         self.main.synchronize()
     }
 
@@ -66,11 +65,14 @@ impl Shared {
         if error.code() != Some(OUT_OF_MEMORY) {
             return error;
         }
-        let (free, all) = (self.gpu.free_bytes().unwrap_or(0), self.gpu.memory_bytes());
+        // What this process freed stays with it, for its next allocations.
+        let kept = self.gpu.kept_bytes().unwrap_or(0);
+        let (free, all) = (self.gpu.free_bytes().unwrap_or(0) + kept, self.gpu.memory_bytes());
         CudaError::Usage(format!(
-            "no memory for {bytes} bytes: of {} MiB, {} MiB are free (`nvidia-smi` shows who uses the rest)",
+            "no memory for {bytes} bytes: of {} MiB, {} MiB are free (`nvidia-smi` shows who uses the rest){}",
             all >> 20,
-            free >> 20
+            free >> 20,
+            if free > bytes { ", but not in one piece" } else { "" }
         ))
     }
 }
@@ -89,51 +91,59 @@ impl DeviceMemory for Block {
     }
 
     fn version(&self) -> u64 {
-        self.shared.uses().of(self.slot).version
+        self.shared.order.uses().of(self.slot).version
     }
 
     fn read(&self, offset: usize, to: &mut [u8]) -> Result<(), DeviceError> {
         if to.is_empty() {
             return Ok(());
         }
-        // Behind the last writer, in its own queue.
-        let writer = self.shared.uses().of(self.slot).writer().cloned();
-        let queue = writer.as_ref().unwrap_or(&self.shared.main);
-        if queue.is_recording() {
-            return Err(self.failed(CudaError::Usage("it was written by a stream that is recorded now".into())));
-        }
-        self.memory.read(&queue.stream, offset, to).map_err(|e| self.failed(e))
+        let Shared { main, order, .. } = &*self.shared;
+        let begin = |uses: &mut super::uses::Uses| uses.read(self.slot, main);
+        hold(order, self.slot, begin, || self.memory.read(&main.stream, offset, to)).map_err(|e| self.failed(e))
     }
 
     fn write(&self, offset: usize, from: &[u8]) -> Result<(), DeviceError> {
         if from.is_empty() {
             return Ok(());
         }
-        let main = &self.shared.main;
-        let mut staging = self.shared.staging.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut uses = self.shared.uses();
-        let written = uses.write(self.slot, main).and_then(|()| {
-            if staging.takes(from) {
-                return staging.write(&main.stream, &self.memory, offset, from);
-            }
-            // SAFETY: borrowed until the copy is done, below.
-            unsafe { self.memory.write_later(&main.stream, offset, from) }
-        });
-        drop(uses);
-        let waited = if staging.takes(from) { Ok(()) } else { main.stream.synchronize() };
-        written.and(waited).map_err(|e| self.failed(e))
+        let Shared { main, order, staging, .. } = &*self.shared;
+        let mut staging = staging.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = if staging.takes(from) {
+            staging.make_room(&main.stream, from.len()).and_then(|()| {
+                let mut uses = order.uses();
+                uses.write(self.slot, main)?;
+                staging.write(&main.stream, &self.memory, offset, from)
+            })
+        } else {
+            drop(staging);
+            let begin = |uses: &mut super::uses::Uses| uses.write(self.slot, main);
+            hold(order, self.slot, begin, || self.memory.write(&main.stream, offset, from))
+        };
+        written.map_err(|e| self.failed(e))
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let used: Use = self.shared.uses().remove(self.slot);
-        // Freed in the queue that used it last, which waits for the others.
-        let last = used.last().filter(|q| !q.is_recording()).unwrap_or(&self.shared.main);
-        // A queue that fails has nothing left to do.
-        let _ = used.others(last).try_for_each(|other| last.wait_for(other));
-        self.memory.free_in(&last.stream);
-        // SAFETY: dropped nowhere else.
-        unsafe { ManuallyDrop::drop(&mut self.memory) };
+        let Shared { main, order, .. } = &*self.shared;
+        let mut uses = order.uses();
+        let used = uses.remove(self.slot);
+        // Freed in the queue that used it last, which waits for the others. The lock is held, so that nobody begins to
+        // record that queue meanwhile.
+        let last = used.last().filter(|q| !uses.recordings.has(q)).unwrap_or(main);
+        let mut ordered = true;
+        for other in used.others(last) {
+            ordered &= uses.recordings.wait(last, other).is_ok();
+        }
+        // A wait fails where nothing works any more: then the memory stays, which is safe.
+        if ordered {
+            // SAFETY: `last` comes after all that uses the memory; dropped nowhere else.
+            unsafe {
+                self.memory.free_in(&last.stream);
+                ManuallyDrop::drop(&mut self.memory);
+            }
+        }
+        drop(uses);
     }
 }

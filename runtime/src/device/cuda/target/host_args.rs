@@ -1,9 +1,10 @@
 //! Arguments in the host's memory: copied to the GPU for one launch, and back if they are written. Convenient, and slow:
-//! tensors that several launches use belong on the GPU.
+//! tensors that several launches use belong on the GPU. Elements alone are read and written: what lies between those of a
+//! strided view may be another thread's.
 
 use super::super::{CudaError, Memory, Stream};
 use crate::device::{
-    emulated::memory::{each_run, span},
+    emulated::memory::{each_run, span, view_runs},
     place,
 };
 use std::sync::Arc;
@@ -49,11 +50,20 @@ impl HostArgs {
                     (p.ptr.cast_mut(), 0, bytes)
                 }
             };
+            let mut elements = vec![0; bytes];
+            let mut gather = |from: *mut u8, n: usize| {
+                let at = from.addr() - first.addr();
+                // SAFETY: a run of elements of a valid argument, inside its bytes.
+                unsafe { std::ptr::copy_nonoverlapping(from, elements[at..at + n].as_mut_ptr(), n) };
+            };
+            match arg {
+                ArgData::View(v) if bytes > 0 => view_runs(v, &mut gather),
+                _ => gather(first, bytes),
+            }
             let skew = first.addr() % ALIGN;
             let memory = Memory::new(stream, skew + bytes)?;
             if bytes > 0 {
-                // SAFETY: an argument's bytes from its first to its last, which are inside its memory.
-                memory.write(stream, skew, unsafe { std::slice::from_raw_parts(first, bytes) })?;
+                memory.write(stream, skew, &elements)?;
             }
             let address = memory.address() + (skew + before) as u64;
             Ok(Some(Copied { memory, skew, address, start: first, bytes }))

@@ -10,7 +10,7 @@ use super::{
     uses::Uses,
 };
 use crate::{
-    device::{DeviceError, Program, place},
+    device::{DeviceError, Printer, Program, place},
     memory::Buffer,
 };
 use std::{
@@ -28,6 +28,8 @@ const MOST_BLOCKS: u32 = 65_535;
 pub(super) struct Compiled {
     pub code: Arc<Code>,
     pub shared: Arc<Shared>,
+    /// Where prints go.
+    pub on_print: Option<Printer>,
 }
 
 impl Program for Compiled {
@@ -43,19 +45,20 @@ impl Program for Compiled {
         grid: [u32; 3],
     ) -> Result<(), DeviceError> {
         let queue = queue.unwrap_or(&self.shared.main);
-        let Compiled { code, shared } = self;
+        let Compiled { code, shared, .. } = self;
         if grid[1].max(grid[2]) > MOST_BLOCKS {
             let problem =
                 format!("expected at most {MOST_BLOCKS} programs along the second and third axis, found {grid:?}");
             return Err(DeviceError::Grid(problem));
         }
         let here = args.iter().all(|a| place::buffer(a).is_some_and(|b| self.block(b).is_some()) || is_scalar(a));
-        if queue.is_recording() {
-            self.recordable(args, here)?;
-        }
         if here && code.meta.sites.is_empty() {
             // SAFETY: this function's contract; the arguments are on this GPU.
             return unsafe { self.put(queue, args, grid, None, 0) }.map_err(|e| shared.error(e));
+        }
+        // As it stays: no other thread records for this one.
+        if shared.order.enter(queue).recordings.has(queue) {
+            return Err(shared.error(self.not_recordable(args)));
         }
         // SAFETY: this function's contract.
         unsafe { self.run_and_wait(queue, args, grid) }
@@ -72,8 +75,8 @@ impl Compiled {
         buffer.remote()?.downcast::<Block>().filter(|b| Arc::ptr_eq(&b.shared, &self.shared))
     }
 
-    /// Puts the launch into a queue, after the work that it must follow. `host`: addresses on the GPU of arguments that
-    /// are the host's.
+    /// Puts the launch into a queue, after the work that it must follow, or records it. `host`: addresses on the GPU of
+    /// arguments that are the host's; they are copied in the main queue, which comes before the launch, and after it.
     ///
     /// # Safety
     /// As for [`Program::run`].
@@ -85,23 +88,23 @@ impl Compiled {
         host: Option<&HostArgs>,
         reports: u64,
     ) -> Result<(), CudaError> {
+        let Compiled { code, shared, .. } = self;
         let mut params = Params::new();
-        if queue.is_recording() {
-            queue.record(|r| r.code.push(self.code.clone()));
-        }
-        let mut uses = self.shared.uses();
+        // Held until the launch is in the stream.
+        let mut uses = shared.order.enter(queue);
+        let recorded = uses.recorded(queue).map(|r| r.code.push(code.clone())).is_some();
         for (i, arg) in args.iter().enumerate() {
             let on_host = host.and_then(|h| h.address(i));
             match arg {
                 ArgData::Scalar { bits, .. } => params.push(*bits),
                 ArgData::View(v) => {
-                    self.order(&mut uses, queue, place::buffer(arg), v.mutable)?;
+                    self.order(&mut uses, queue, recorded, place::buffer(arg), v.mutable)?;
                     params.push(on_host.unwrap_or(v.ptr.addr() as u64));
                     let rank = v.rank as usize;
                     v.extents[..rank].iter().chain(&v.strides[..rank]).for_each(|n| params.push(*n as u64));
                 }
                 ArgData::Packed(p) => {
-                    self.order(&mut uses, queue, place::buffer(arg), false)?;
+                    self.order(&mut uses, queue, recorded, place::buffer(arg), false)?;
                     params.push(on_host.unwrap_or(p.ptr.addr() as u64));
                     params.push(p.k as u64);
                     params.push(p.n as u64);
@@ -109,12 +112,18 @@ impl Compiled {
             }
         }
         params.push(reports);
-        let meta = &self.code.meta;
+        let meta = &code.meta;
         let shape =
             Shape { grid, block: [meta.warps * 32, 1, 1], cluster: None, shared_bytes: meta.shared_bytes as u32 };
+        let main = Some(&shared.main).filter(|m| host.is_some() && !Arc::ptr_eq(m, queue));
+        main.map_or(Ok(()), |main| uses.recordings.wait(queue, main))?;
         // SAFETY: parameters as the ABI says; that they fit, and that memory may be used so, is this function's contract
         // and what `order` sees to.
-        unsafe { params.with(|params| self.code.function.launch(&queue.stream, &shape, params)) }
+        unsafe { params.with(|params| code.function.launch(&queue.stream, &shape, params))? };
+        if !recorded {
+            shared.order.recent().add(queue, &code.name);
+        }
+        main.map_or(Ok(()), |main| uses.recordings.wait(main, queue))
     }
 
     /// Lets the launch follow other work on a buffer; notes it when the launch is recorded.
@@ -122,6 +131,7 @@ impl Compiled {
         &self,
         uses: &mut Uses,
         queue: &Arc<Queue>,
+        recorded: bool,
         buffer: Option<&Arc<Buffer>>,
         mutable: bool,
     ) -> Result<(), CudaError> {
@@ -130,28 +140,22 @@ impl Compiled {
             buffer.set_written(true);
         }
         let Some(block) = self.block(buffer) else { return Ok(()) };
-        if queue.is_recording() {
-            queue.record(|r| r.buffers.push((buffer.clone(), mutable)));
+        if recorded {
+            uses.recorded(queue).into_iter().for_each(|r| r.buffers.push((buffer.clone(), mutable)));
             return Ok(());
         }
         if mutable { uses.write(block.slot, queue) } else { uses.read(block.slot, queue) }
     }
 
-    /// That a launch can be recorded.
-    fn recordable(&self, args: &[ArgData<'_>], here: bool) -> Result<(), DeviceError> {
-        let wrong = |problem: &str| Err(self.shared.error(CudaError::Usage(problem.into())));
-        if !here {
-            let at =
-                args.iter().position(|a| !is_scalar(a) && place::buffer(a).is_none_or(|b| self.block(b).is_none()));
-            return wrong(&format!(
-                "argument {} does not lie in this GPU's memory, and the launch is recorded: copy it there first",
-                at.unwrap_or(0)
-            ));
-        }
-        if !self.code.meta.sites.is_empty() {
-            return wrong("a kernel that prints or checks cannot be recorded: its reports are read after each launch");
-        }
-        Ok(())
+    /// Why a launch that must be waited for cannot be recorded.
+    fn not_recordable(&self, args: &[ArgData<'_>]) -> CudaError {
+        let on_gpu = |a: &ArgData<'_>| is_scalar(a) || place::buffer(a).is_some_and(|b| self.block(b).is_some());
+        CudaError::Usage(match args.iter().position(|a| !on_gpu(a)) {
+            Some(i) => format!(
+                "argument {i} does not lie in this GPU's memory, and the launch is recorded: copy it there first"
+            ),
+            None => "a kernel that prints or checks cannot be recorded: its reports are read after each launch".into(),
+        })
     }
 
     /// Runs the grid, waits for it, and takes home what it wrote for the host.
@@ -167,20 +171,28 @@ impl Compiled {
             return Err(shared.error(CudaError::Usage(problem)));
         }
         let failed = |e| shared.error(e);
-        let sites = &self.code.meta.sites;
+        let (sites, main) = (&self.code.meta.sites, &shared.main);
+        // Copies go through the main queue, which nobody records.
         // SAFETY: this function's contract: the host's arguments are valid as long as they are borrowed.
-        let host = unsafe { HostArgs::copy_in(&queue.stream, args) }.map_err(failed)?;
-        let mut reports = shared.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        let to = if sites.is_empty() { 0 } else { reports.prepare(&queue.stream).map_err(failed)? };
-        // SAFETY: this function's contract.
-        unsafe { self.put(queue, args, grid, Some(&host), to) }.map_err(failed)?;
-        queue.stream.synchronize().map_err(failed)?;
-        // SAFETY: as above, and the kernel is done.
-        unsafe { host.copy_out(&queue.stream, args) }.map_err(failed)?;
-        if to == 0 {
-            return Ok(());
+        let host = unsafe { HostArgs::copy_in(&main.stream, args) }.map_err(failed)?;
+        let run = |reports: u64| -> Result<(), CudaError> {
+            // SAFETY: this function's contract; the kernel is done when its results are copied.
+            unsafe {
+                self.put(queue, args, grid, Some(&host), reports)?;
+                main.synchronize()?;
+                host.copy_out(&main.stream, args)
+            }
+        };
+        if sites.is_empty() {
+            return run(0).map_err(failed);
         }
-        reports.collect(&queue.stream, sites).map_err(failed)?.finish(grid, shared.on_print.as_ref())
+        let mut reports = shared.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = reports.prepare(&main.stream).map_err(failed)?;
+        run(to).map_err(failed)?;
+        let collected = reports.collect(&main.stream, sites).map_err(failed)?;
+        // Whoever hears the prints may launch something himself.
+        drop(reports);
+        collected.finish(grid, self.on_print.as_ref())
     }
 }
 

@@ -1,7 +1,8 @@
 //! A GPU as a target of kernels: what is compiled, where tensors are, and how work is ordered.
 //!
-//! - `queue`: streams as the runtime uses them; `recording`: what they record;
-//! - `uses`: which queues have work under way on a block of memory, and the waits that follow;
+//! - `order`: the lock under which work is put into streams; `uses`: which queues have work under way on a block of
+//!   memory, and the waits that follow;
+//! - `queue`: streams as the runtime uses them; `recording`: what they record; `recent`: what errors name;
 //! - `block`: memory of tensors; `staging`: small copies to it;
 //! - `code`: a kernel's machine code or PTX, loaded;
 //! - `launch`: one launch; `host_args`: arguments that lie in the host's memory; `reports`: prints and failed checks.
@@ -10,7 +11,9 @@ mod block;
 mod code;
 mod host_args;
 mod launch;
+mod order;
 mod queue;
+mod recent;
 mod recording;
 mod reports;
 mod staging;
@@ -31,9 +34,10 @@ use crate::{
 use block::Block;
 use code::Code;
 use launch::Compiled;
+use order::Order;
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError, Weak,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -75,32 +79,47 @@ impl Default for CudaOptions {
 /// An NVIDIA GPU as a target.
 pub struct Cuda {
     target: &'static str,
-    /// Whether the driver has refused no machine code yet: it may be older than the assembler.
+    /// Whether the driver has refused no machine code yet: it may be older than the assembler. Other errors say nothing
+    /// about that.
     cubins: AtomicBool,
     modules: Modules<Code>,
+    on_print: Option<Printer>,
     shared: Arc<Shared>,
 }
 
-/// What programs and tensors of a GPU share.
+/// What programs and tensors of a GPU share, in the whole process.
 struct Shared {
     gpu: Arc<Gpu>,
-    /// Where the device itself launches, and copies.
+    /// Where the device itself launches, and copies. Nobody records it.
     main: Arc<Queue>,
-    /// Held from ordering a launch after others until it is in its stream, so that nobody sees one without the other.
-    uses: Mutex<uses::Uses>,
+    order: Arc<Order>,
     staging: Mutex<staging::Staging>,
     reports: Mutex<reports::Buffer>,
-    on_print: Option<Printer>,
 }
 
 impl Shared {
+    /// That of the GPU of that number, which is opened once at a time.
+    fn open(ordinal: u32) -> Result<Arc<Shared>, CudaError> {
+        static OPEN: Mutex<Vec<(u32, Weak<Shared>)>> = Mutex::new(vec![]);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(_, shared)| shared.strong_count() > 0);
+        if let Some(shared) = open.iter().filter(|o| o.0 == ordinal).find_map(|o| o.1.upgrade()) {
+            return Ok(shared);
+        }
+        let (gpu, order) = (Gpu::open(ordinal)?, Arc::default());
+        let main = Arc::new(Queue::new(&gpu, &order)?);
+        let shared = Arc::new(Shared { gpu, main, order, staging: Mutex::default(), reports: Mutex::default() });
+        open.push((ordinal, Arc::downgrade(&shared)));
+        Ok(shared)
+    }
+
     fn place(&self) -> String {
         format!("cuda:{}", self.gpu.ordinal())
     }
 
     /// An error, with the device.
     fn error(&self, error: CudaError) -> DeviceError {
-        DeviceError::Cuda { place: self.place(), error }
+        DeviceError::Cuda { place: self.place(), error: self.order.explain(error) }
     }
 }
 
@@ -120,24 +139,18 @@ impl Cuda {
     /// There is no driver, no such GPU, or it is too old: the error says what to do.
     pub fn new(ordinal: u32, options: CudaOptions) -> Result<Cuda, DeviceError> {
         let failed = |error| DeviceError::Cuda { place: format!("cuda:{ordinal}"), error };
-        let gpu = Gpu::open(ordinal).map_err(failed)?;
+        let shared = Shared::open(ordinal).map_err(failed)?;
+        let gpu = &shared.gpu;
         let target = target(gpu.capability()).ok_or_else(|| {
             failed(CudaError::TooOld { ordinal, name: gpu.name().into(), capability: gpu.capability() })
         })?;
-        let main = Arc::new(Queue::new(&gpu).map_err(failed)?);
         let CudaOptions { bundle, cache, compiler, compilers, compile_timeout, on_progress, on_print } = options;
         Ok(Cuda {
             target,
             cubins: AtomicBool::new(true),
             modules: Modules::new(bundle, cache, compiler, compilers, compile_timeout, on_progress),
-            shared: Arc::new(Shared {
-                gpu,
-                main,
-                uses: Mutex::default(),
-                staging: Mutex::default(),
-                reports: Mutex::default(),
-                on_print,
-            }),
+            on_print,
+            shared,
         })
     }
 
@@ -167,7 +180,8 @@ impl Target for Cuda {
 
     fn load(&self, kernel: &Kernel, checked: bool) -> Result<Arc<dyn Program>, DeviceError> {
         let load = |cubins| {
-            self.modules.get(kernel, &self.machine(cubins), checked, |a| Code::open(a, &self.shared.gpu, &self.name()))
+            let Shared { gpu, order, .. } = &*self.shared;
+            self.modules.get(kernel, &self.machine(cubins), checked, |a| Code::open(&kernel.name, a, gpu, order))
         };
         let code = match load(self.cubins.load(Relaxed)) {
             Err(DeviceError::Cuda { error: e @ CudaError::Load { kind: "cubin", .. }, .. }) => {
@@ -179,7 +193,7 @@ impl Target for Cuda {
             }
             loaded => loaded?,
         };
-        Ok(Arc::new(Compiled { code, shared: self.shared.clone() }))
+        Ok(Arc::new(Compiled { code, shared: self.shared.clone(), on_print: self.on_print.clone() }))
     }
 
     fn load_parallelism(&self) -> usize {
@@ -195,7 +209,7 @@ impl Target for Cuda {
     }
 
     fn queue(&self) -> Result<Option<Arc<Queue>>, DeviceError> {
-        Ok(Some(Arc::new(Queue::new(&self.shared.gpu).map_err(|e| self.shared.error(e))?)))
+        Ok(Some(Arc::new(Queue::new(&self.shared.gpu, &self.shared.order).map_err(|e| self.shared.error(e))?)))
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {

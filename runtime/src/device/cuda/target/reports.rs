@@ -13,13 +13,12 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// An empty buffer for the next launch in `stream`: its address.
+    /// An empty buffer, after what is in `stream`, which is always the same: its address.
     pub fn prepare(&mut self, stream: &Arc<Stream>) -> Result<u64, CudaError> {
         let memory = match &mut self.memory {
             Some(memory) => memory,
             none => none.insert(Memory::new(stream, gpu::RECORDS + MOST_PRINTED * gpu::RECORD)?),
         };
-        memory.free_in(stream);
         let mut head = [0; gpu::RECORDS];
         head[gpu::CAPACITY..][..4].copy_from_slice(&(MOST_PRINTED as u32).to_le_bytes());
         memory.write(stream, 0, &head)?;

@@ -6,6 +6,8 @@ use super::super::{CudaError, Event, Memory, Pinned, Stream};
 const HALF: usize = 256 << 10;
 /// Copies of more bytes are worth a wait.
 const LARGEST: usize = 32 << 10;
+/// Copies start at multiples of so many bytes.
+const STEP: usize = 64;
 
 /// Pinned memory, once something was copied.
 #[derive(Default)]
@@ -17,8 +19,9 @@ struct Ring {
     pinned: Pinned,
     /// Reached when what was copied out of a half has left it.
     left: [Event; 2],
-    /// The next byte to use.
-    at: usize,
+    /// The half that is filled, and its bytes in use.
+    half: usize,
+    used: usize,
 }
 
 impl Staging {
@@ -27,24 +30,29 @@ impl Staging {
         from.len() <= LARGEST
     }
 
-    /// Writes at most [`LARGEST`] bytes, after what is in `stream`, which is always the same. `from` can be used again at
-    /// once.
-    pub fn write(&mut self, stream: &Stream, to: &Memory, offset: usize, from: &[u8]) -> Result<(), CudaError> {
+    /// Makes room for a copy of at most [`LARGEST`] bytes, which may have to wait for earlier ones. `stream` is always the
+    /// same.
+    pub fn make_room(&mut self, stream: &Stream, bytes: usize) -> Result<(), CudaError> {
         let ring = match &mut self.ring {
             Some(ring) => ring,
             none => none.insert(Ring::new(stream)?),
         };
-        let half = ring.at / HALF;
-        if ring.at + from.len() > (half + 1) * HALF {
-            ring.left[half].record(stream)?;
-            let next = 1 - half;
-            ring.left[next].synchronize()?;
-            ring.at = next * HALF;
+        if ring.used + bytes > HALF {
+            ring.left[ring.half].record(stream)?;
+            ring.left[1 - ring.half].synchronize()?;
+            (ring.half, ring.used) = (1 - ring.half, 0);
         }
-        let part = ring.at..ring.at + from.len();
+        Ok(())
+    }
+
+    /// Writes bytes that there is room for, after what is in `stream`. `from` can be used again at once.
+    pub fn write(&mut self, stream: &Stream, to: &Memory, offset: usize, from: &[u8]) -> Result<(), CudaError> {
+        let ring = self.ring.as_mut().filter(|r| r.used + from.len() <= HALF);
+        let ring = ring.ok_or_else(|| CudaError::Usage("a copy without room for it".into()))?;
+        let start = ring.half * HALF + ring.used;
+        let part = start..start + from.len();
         ring.pinned[part.clone()].copy_from_slice(from);
-        // A half is never passed by more than its end.
-        ring.at = part.end.next_multiple_of(64).min((ring.at / HALF + 1) * HALF - 1);
+        ring.used = (ring.used + from.len()).next_multiple_of(STEP);
         // SAFETY: these bytes are written again only after the event of their half.
         unsafe { to.write_later(stream, offset, &ring.pinned[part]) }
     }
@@ -54,6 +62,6 @@ impl Ring {
     fn new(stream: &Stream) -> Result<Ring, CudaError> {
         let gpu = stream.gpu();
         let left = [Event::new(gpu)?, Event::new(gpu)?];
-        Ok(Ring { pinned: Pinned::new(gpu, 2 * HALF)?, left, at: 0 })
+        Ok(Ring { pinned: Pinned::new(gpu, 2 * HALF)?, left, half: 0, used: 0 })
     }
 }
