@@ -1,6 +1,5 @@
 //! Memory traffic of kernels that walk contiguous memory, counted by the emulator in sectors of 32 bytes: exactly as many as
-//! the bytes fill, in each direction, whatever the base is aligned to. Two exceptions are written down as they are: rows
-//! that are summed but not aligned, and rows of an embedding table, where a lane reads four neighbours one by one.
+//! the bytes fill, in each direction; where a warp's bytes begin in the middle of a sector, its neighbour reads that too.
 
 use crate::support::*;
 use std::sync::{Arc, Mutex};
@@ -50,17 +49,13 @@ fn sectors(bytes: usize) -> usize {
 }
 
 /// Sectors of `n` elements of `size` bytes from a byte on. A warp takes 32 of them at a time: where its bytes begin in the
-/// middle of a sector, its neighbour reads that too. With `apart` 4 a lane has four neighbours and takes one after the
-/// other, so each sector is asked for again.
-fn sectors_from(start: usize, n: usize, size: usize, apart: usize) -> usize {
-    let firsts = (0..n).step_by(LANES * apart).flat_map(|first| first..first + apart);
+/// middle of a sector, its neighbour reads that too.
+fn sectors_from(start: usize, n: usize, size: usize) -> usize {
     let of_request = |first: usize| {
-        let lanes = (first..n.min(first + LANES * apart)).step_by(apart);
-        let mut sectors: Vec<usize> = lanes.map(|i| (start + i * size) / SECTOR).collect();
-        sectors.dedup();
-        sectors.len()
+        let (from, to) = (start + first * size, start + n.min(first + LANES) * size);
+        to.div_ceil(SECTOR) - from / SECTOR
     };
-    firsts.map(of_request).sum()
+    (0..n).step_by(LANES).map(of_request).sum()
 }
 
 #[track_caller]
@@ -77,7 +72,7 @@ fn copies<T: Elem + Num>(arch: Arch, value: fn(usize) -> T) {
     // From the first element on, aligned, and from the second.
     for from in [0, 1] {
         let mut y = poisoned::<T, _>([n + 1]);
-        let want = if from == 0 { 2 * sectors(n * size) } else { 2 * sectors_from(size, n, size, 1) };
+        let want = if from == 0 { 2 * sectors(n * size) } else { 2 * sectors_from(size, n, size) };
         exactly(&format!("copy of elements of {size} bytes from {from}"), arch, want, |stream| {
             let from_view = whole.view().slice(0, from..from + n).unwrap();
             let to_view = y.view_mut().unwrap().slice(0, from..from + n).unwrap();
@@ -119,11 +114,10 @@ fn softmaxes_and_norms() {
             let part = || x.view().slice(1, from..from + N).unwrap();
             let mut y = poisoned::<f32, _>([ROWS, N + 4]);
             // Rows are 4112 bytes apart: every other one begins in the middle of a sector, and a warp's 512 bytes too.
-            // What is summed along a row lies by fours in lanes, so that sums have one order; where nothing is aligned,
-            // these are single accesses.
+            // Where nothing is aligned, these are single accesses.
             let of_row = |r: usize| {
                 let start = 4 * (r * (N + 4) + from);
-                if from == 0 { sectors_from(start, N / 4, 16, 1) } else { sectors_from(start, N, 4, 4) }
+                if from == 0 { sectors_from(start, N / 4, 16) } else { sectors_from(start, N, 4) }
             };
             let each: usize = (0..ROWS).map(of_row).sum();
             exactly(&format!("softmax from {from}"), arch, 2 * each, |stream| {
@@ -143,6 +137,32 @@ fn softmaxes_and_norms() {
         exactly("rms_norm_rows", arch, 2 * (3 * sectors(4 * N) + WARPS), |stream| {
             rms_norm_rows::launch(&x, &weight, &chosen, &mut y, 1e-5).dims(N).grid(2).run(stream).unwrap();
         });
+    }
+}
+
+/// Lanes take neighbours in other ways where a row is not aligned: sums keep their order.
+#[test]
+fn sums_do_not_tell_where_rows_begin() {
+    // One whole and one cut into segments.
+    for (arch, n) in Arch::ALL.iter().flat_map(|a| [(a, N), (a, 300)]) {
+        let stream = Device::emulated(arch.name()).unwrap().stream();
+        let values = Rng(13).floats(ROWS * n, 2.0);
+        let from = |from: usize| {
+            let mut padded = vec![0.0; ROWS * (n + 4)];
+            padded.chunks_mut(n + 4).zip(values.chunks(n)).for_each(|(p, v)| p[from..from + n].copy_from_slice(v));
+            let (x, mut y) = (tensor([ROWS, n + 4], &padded), poisoned::<f32, _>([ROWS, n]));
+            softmax::launch(x.view().slice(1, from..from + n).unwrap(), &mut y)
+                .dims(n)
+                .grid(ROWS)
+                .run(&stream)
+                .unwrap();
+            y.as_slice().to_vec()
+        };
+        let aligned = from(0);
+        assert!(aligned.iter().all(|y| *y > 0.0 && *y < 1.0), "{}", arch.name());
+        for first in 1..4 {
+            same_bits(&format!("{} from {first}", arch.name()), &from(first), &aligned);
+        }
     }
 }
 
@@ -186,8 +206,8 @@ fn embeddings_and_turns() {
                 Weights::random(quant, N, 5, &mut Rng(9)).packed(if arch == Arch::Sm80 { &SM80 } else { &SM90A });
             let tokens = tensor([ROWS], &[4, 0, 2]);
             let mut y = poisoned::<f32, _>([ROWS, N]);
-            // Each warp reads which token it is. The table is read by single weights, four neighbours a lane.
-            let want = ROWS * (sectors_from(0, N, size, 4) + sectors(4 * N) + WARPS);
+            // Each warp reads which token it is.
+            let want = ROWS * (sectors(size * N) + sectors(4 * N) + WARPS);
             exactly(&format!("embed, {quant}"), arch, want, |stream| {
                 embed::launch(&table, &tokens, &mut y).dims(N).grid(ROWS).run(stream).unwrap();
             });

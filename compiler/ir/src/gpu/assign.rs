@@ -46,6 +46,13 @@ struct Wish {
     dequantised: bool,
 }
 
+impl Wish {
+    /// An access allows so many neighbours in one instruction.
+    fn access(&mut self, neighbours: usize) {
+        self.contiguous = Some(self.contiguous.map_or(neighbours, |n| n.min(neighbours)));
+    }
+}
+
 struct Choice<'k> {
     k: &'k Kernel,
     classes: Classes,
@@ -92,10 +99,11 @@ impl<'k> Choice<'k> {
                     let aligned = (facts.alignment(op) / bytes).max(1);
                     // Accesses of lone elements along a row still want the rows along lanes.
                     let neighbours = if unit { aligned.min(16 / bytes.min(16)) } else { 1 };
-                    let wish = self.wish(v);
-                    wish.contiguous = Some(wish.contiguous.map_or(neighbours, |n| n.min(neighbours)));
+                    self.wish(v).access(neighbours);
                 }
             }
+            // Weights are read one by one: neighbours by lanes that are neighbours.
+            OpKind::PackedGather => self.wish(op.results[0]).access(1),
             OpKind::Reduce | OpKind::ReduceWith | OpKind::Scan | OpKind::ScanWith => {
                 let last = self.tile(op.operands[0]).map(|t| t.rank() as i64 - 1);
                 if op.attrs.int(Key::Axis) == last {
@@ -161,9 +169,11 @@ impl<'k> Choice<'k> {
         if w.dequantised {
             return Some(TileLayout::blocked(&t.shape, &Blocking::runs_of_k(self.warp_bits)));
         }
+        // Sums begin with groups of four neighbours, wherever those are (see the lowering of reductions): in one thread they
+        // cost least.
         let contiguous = match (w.contiguous, w.reduced) {
-            // Sums begin with groups of four neighbours: see the lowering of reductions.
-            (_, true) => 4,
+            (Some(n), true) => n.min(4),
+            (None, true) => 4,
             (Some(n), false) => n,
             (None, false) => return None,
         };
