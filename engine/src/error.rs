@@ -51,6 +51,9 @@ pub enum Error {
         /// Of the token in its sequence.
         position: usize,
     },
+    /// A sampling parameter that cannot be.
+    #[error(transparent)]
+    Param(#[from] crate::sampling::ParamError),
     /// Arguments that are well-formed and still make no sense.
     #[error("{0}")]
     Usage(String),

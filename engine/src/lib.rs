@@ -8,6 +8,7 @@ pub mod cli;
 mod error;
 pub mod eval;
 pub mod gguf;
+pub mod grammar;
 pub mod kv;
 pub mod model;
 pub mod progress;
@@ -16,6 +17,7 @@ mod rehearse;
 pub mod sampling;
 pub mod schedule;
 pub mod session;
+pub mod text;
 pub mod tokenizer;
 
 pub use error::Error;

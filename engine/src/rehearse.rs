@@ -7,7 +7,7 @@
 use crate::Error;
 use crate::gguf::Gguf;
 use crate::model::{Activations, Batch, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK};
-use crate::sampling::SamplingParams;
+use crate::sampling::{Edit, LogprobsOf, RowRules, SamplingParams};
 use tegula::Device;
 
 /// Rows of a step with one chunk: products have no larger tiles than for 64.
@@ -56,8 +56,14 @@ fn step(
     let batch = Batch::new(&chunks, BLOCK);
     decoder.forward(kv, &batch)?;
     if !batch.logit_rows.is_empty() {
-        let params = SamplingParams::default();
-        decoder.sample(&vec![(&params, 0); batch.logit_rows.len()])?;
+        let all: Vec<usize> = (0..batch.logit_rows.len()).collect();
+        let (edits, mask) = ([Edit::none(0)], [1]);
+        let rules: Vec<_> = all.iter().map(|&row| RowRules { row, edits: &edits, mask: Some(&mask) }).collect();
+        let wanted: Vec<_> = all.iter().map(|&row| LogprobsOf { row, token: 0, top: 1 }).collect();
+        decoder.logprobs(&wanted)?;
+        decoder.apply(&rules)?;
+        let draw = SamplingParams::default().draw(0);
+        decoder.sample(&vec![(draw, 0); batch.logit_rows.len()])?;
     }
     Ok(())
 }

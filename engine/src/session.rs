@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::model::{Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK};
-use crate::sampling::SamplingParams;
+use crate::sampling::Draw;
 
 /// Most tokens of a prompt that are computed in one step.
 pub const CHUNK: usize = 512;
@@ -51,9 +51,9 @@ impl<'m> Session<'m> {
     }
 
     /// Chooses the token that follows what was fed.
-    pub fn sample(&mut self, params: &SamplingParams) -> Result<u32, Error> {
+    pub fn sample(&mut self, draw: Draw) -> Result<u32, Error> {
         let position = self.computed as u32;
-        Ok(self.decoder.sample(&[(params, position)])?[0])
+        Ok(self.decoder.sample(&[(draw, position)])?[0])
     }
 
     /// The logits after the last token fed.

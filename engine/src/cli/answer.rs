@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::table::counted;
 use crate::Error;
-use crate::sampling::SamplingParams;
+use crate::sampling::Draw;
 use crate::session::Session;
 use crate::tokenizer::{Tokenizer, Utf8Stream};
 
@@ -37,13 +37,13 @@ impl Answer {
         session: &mut Session<'_>,
         tokenizer: &Tokenizer,
         prompt: &[u32],
-        params: &SamplingParams,
+        draw: Draw,
         limits: Limits,
         out: &mut dyn Write,
     ) -> Result<Answer, Error> {
         let start = Instant::now();
         session.feed(prompt, |_| {})?;
-        let mut token = session.sample(params)?;
+        let mut token = session.sample(draw)?;
         let prompt = (prompt.len(), start.elapsed());
 
         let start = Instant::now();
@@ -67,7 +67,7 @@ impl Answer {
                 break;
             }
             session.feed(&[token], |_| {})?;
-            token = session.sample(params)?;
+            token = session.sample(draw)?;
         }
         let rest = stream.finish();
         writeln!(out, "{rest}").and_then(|()| out.flush()).map_err(Error::output)?;

@@ -40,20 +40,20 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     // Any tokens do; a multiplicative sequence touches the whole table.
     let tokens: Vec<u32> = (1..=args.prompt as u64).map(|i| (i * 7919 % vocab) as u32).collect();
     let mut session = Session::new(&mut decoder, args.prompt.max(args.generate + 1))?;
-    let greedy = SamplingParams::greedy();
+    let greedy = SamplingParams::greedy().draw(0);
     let (mut pp, mut tg) = (vec![], vec![]);
     // The first round compiles what is not cached and fills the caches; it is not counted.
     for round in 0..=args.repeat {
         session.clear();
         let start = Instant::now();
         session.feed(&tokens, |_| {})?;
-        session.sample(&greedy)?;
+        session.sample(greedy)?;
         let prompt = args.prompt as f64 / start.elapsed().as_secs_f64();
         session.clear();
         session.feed(&tokens[..1], |_| {})?;
         let start = Instant::now();
         for _ in 0..args.generate {
-            let token = session.sample(&greedy)?;
+            let token = session.sample(greedy)?;
             session.feed(&[token], |_| {})?;
         }
         let generate = args.generate as f64 / start.elapsed().as_secs_f64();

@@ -9,7 +9,7 @@ use super::numbers::{MOST_TOKENS, whole};
 use super::table::counted;
 use super::talk::{Prompt, Talk};
 use crate::Error;
-use crate::sampling::SamplingParams;
+use crate::sampling::{Draw, SamplingParams, unpredictable_seed};
 use crate::session::Session;
 use crate::tokenizer::Special;
 
@@ -56,17 +56,19 @@ pub(super) struct Args {
 pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     let params = SamplingParams {
         temperature: args.temperature,
-        top_k: args.top_k,
+        top_k: i32::try_from(args.top_k).unwrap_or(i32::MAX),
         top_p: args.top_p,
         min_p: args.min_p,
-        seed: args.seed.unwrap_or_else(new_seed),
+        seed: args.seed,
+        ..SamplingParams::default()
     };
     params.validate()?;
+    let draw = params.draw(args.seed.unwrap_or_else(unpredictable_seed));
     let model = args.load.open()?;
     let limits = Limits { answer: args.max_tokens, context: context(args.context, model.config.context) };
     match args.prompt {
-        Some(text) if args.raw => go_on(&model, &text, &params, limits, out),
-        prompt => converse(&model, args.system.as_deref(), prompt, &params, limits, out),
+        Some(text) if args.raw => go_on(&model, &text, draw, limits, out),
+        prompt => converse(&model, args.system.as_deref(), prompt, draw, limits, out),
     }
 }
 
@@ -79,13 +81,7 @@ fn context(asked: Option<usize>, made_for: usize) -> usize {
 }
 
 /// Continues a text.
-fn go_on(
-    model: &Opened,
-    text: &str,
-    params: &SamplingParams,
-    limits: Limits,
-    out: &mut dyn Write,
-) -> Result<(), Error> {
+fn go_on(model: &Opened, text: &str, draw: Draw, limits: Limits, out: &mut dyn Write) -> Result<(), Error> {
     let mut tokens = model.tokenizer.encode(text, Special::AsText);
     if model.tokenizer.add_bos() {
         tokens.splice(0..0, model.tokenizer.bos());
@@ -98,7 +94,7 @@ fn go_on(
     }
     let mut decoder = model.decoder()?;
     let mut session = Session::new(&mut decoder, limits.context)?;
-    Answer::write(&mut session, &model.tokenizer, &tokens, params, limits, out)?.report();
+    Answer::write(&mut session, &model.tokenizer, &tokens, draw, limits, out)?.report();
     Ok(())
 }
 
@@ -107,7 +103,7 @@ fn converse(
     model: &Opened,
     system: Option<&str>,
     prompt: Option<String>,
-    params: &SamplingParams,
+    draw: Draw,
     limits: Limits,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
@@ -126,7 +122,7 @@ fn converse(
     let mut decoder = model.decoder()?;
     let mut session = Session::new(&mut decoder, limits.context)?;
     if let Some(tokens) = once {
-        Answer::write(&mut session, &model.tokenizer, &tokens, params, limits, out)?.report();
+        Answer::write(&mut session, &model.tokenizer, &tokens, draw, limits, out)?.report();
         return Ok(());
     }
     // What the cache holds: a longer conversation begins with the same tokens, and only the rest is computed.
@@ -152,7 +148,7 @@ fn converse(
             session.clear();
             held.clear();
         }
-        let answer = Answer::write(&mut session, &model.tokenizer, &tokens[held.len()..], params, limits, out)?;
+        let answer = Answer::write(&mut session, &model.tokenizer, &tokens[held.len()..], draw, limits, out)?;
         held = tokens;
         held.extend(&answer.tokens);
         // The last token was chosen and not computed.
@@ -188,10 +184,4 @@ fn ask() -> Result<Option<String>, Error> {
             return Ok(Some(text.trim().to_owned()));
         }
     }
-}
-
-/// A seed nobody chose.
-fn new_seed() -> u64 {
-    use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
 }

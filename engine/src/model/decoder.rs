@@ -7,15 +7,13 @@
 use super::{Activations, Batch, Config, KvCache, Weights, arch, input::Input, kv::BLOCK};
 use crate::Error;
 use crate::gguf::Gguf;
-use crate::sampling::SamplingParams;
+use crate::sampling::{Chooser, Draw, LogprobsOf, RowRules, TokenLogprobs};
 use tegula::{Device, Stream, Tensor};
 use tegula_kernels::{
     attention::{Order, attention},
     embed::embed,
     norm::rms_norm_rows,
-    registry,
     rope::{Heads, rope_and_cache},
-    sample::sample,
 };
 
 /// The order of attention's operations: part of what fixes a model's bits.
@@ -34,8 +32,7 @@ pub struct Decoder {
     /// [context, d/2] each.
     rope: (Tensor<f32>, Tensor<f32>),
     work: Work,
-    /// Logits that sampling looks at at a time.
-    vocab_tile: usize,
+    chooser: Chooser,
     /// Tokens of a prompt that share an attention program.
     prompt_tokens: usize,
 }
@@ -63,9 +60,9 @@ impl Decoder {
         let rope = rope_tables(device, &config)?;
         let work = Work::new(device, &config, activations, 1)?;
         let target = device.compiles_for();
-        let vocab_tile = registry::find("sample")?.dims_on(&target)[0];
+        let chooser = Chooser::new(device)?;
         let prompt_tokens = prompt_tokens(&target, config.group());
-        Ok(Decoder { config, stream, activations, weights, rope, work, vocab_tile, prompt_tokens })
+        Ok(Decoder { config, stream, activations, weights, rope, work, chooser, prompt_tokens })
     }
 
     /// The model's dimensions.
@@ -164,31 +161,38 @@ impl Decoder {
         Ok(self.work.logits.slice(0, 0..self.work.logit_rows)?.try_to_vec()?)
     }
 
-    /// One token for each row of logits of the last step, by its parameters and the position the token is for.
+    /// Applies rules to logits of the last step: [`Decoder::sample`] draws by them, and [`Decoder::logprobs`] no longer gives
+    /// the model's own.
+    pub fn apply(&mut self, rules: &[RowRules<'_>]) -> Result<(), Error> {
+        self.check_rows(rules.iter().map(|r| r.row))?;
+        self.chooser.apply(&self.stream, &mut self.work.logits, rules)
+    }
+
+    /// Log-probabilities by logits of the last step.
+    pub fn logprobs(&self, items: &[LogprobsOf]) -> Result<Vec<TokenLogprobs>, Error> {
+        self.check_rows(items.iter().map(|i| i.row))?;
+        self.chooser.logprobs(&self.stream, &self.work.logits, items)
+    }
+
+    fn check_rows(&self, mut rows: impl Iterator<Item = usize>) -> Result<(), Error> {
+        let of = self.work.logit_rows;
+        let outside = rows.find(|row| *row >= of);
+        outside.map_or(Ok(()), |row| Err(Error::Usage(format!("row {row} of {of} rows of logits"))))
+    }
+
+    /// One token for each row of logits of the last step, drawn so, for this position.
     ///
     /// # Errors
     /// If a row has no logit above −∞: a NaN somewhere in the model spreads to all.
-    pub fn sample(&self, rows: &[(&SamplingParams, u32)]) -> Result<Vec<u32>, Error> {
+    pub fn sample(&self, rows: &[(Draw, u32)]) -> Result<Vec<u32>, Error> {
         if rows.len() != self.work.logit_rows {
             return Err(Error::Usage(format!(
-                "parameters for {} rows of {} rows of logits",
+                "draws for {} rows of {} rows of logits",
                 rows.len(),
                 self.work.logit_rows
             )));
         }
-        let (device, n) = (self.stream.device(), rows.len());
-        let params: Vec<f32> = rows.iter().flat_map(|(p, _)| [p.temperature, p.top_p, p.min_p]).collect();
-        let top_k: Vec<i32> = rows.iter().map(|(p, _)| p.top_k.min(i32::MAX as u32) as i32).collect();
-        let seeds: Vec<u64> = rows.iter().map(|(p, _)| p.seed).collect();
-        let positions: Vec<i32> = rows.iter().map(|r| r.1 as i32).collect();
-        let (params, top_k) = (device.tensor([n, 3], &params)?, device.tensor([n], &top_k)?);
-        let (seeds, positions) = (device.tensor([n], &seeds)?, device.tensor([n], &positions)?);
-        let mut tokens = device.zeros::<i32>([n])?;
-        sample::launch(&self.work.logits, &params, &top_k, &seeds, &positions, &mut tokens)
-            .dims(self.vocab_tile)
-            .grid(n)
-            .run(&self.stream)?;
-        let tokens: Vec<u32> = tokens.try_as_slice()?.iter().map(|&t| t as u32).collect();
+        let tokens = self.chooser.draw(&self.stream, &self.work.logits, rows)?;
         for (row, &token) in tokens.iter().enumerate() {
             let at = token as usize;
             let logit = self.work.logits.slice(0, row..row + 1)?.slice(1, at..at + 1)?.try_to_vec()?;

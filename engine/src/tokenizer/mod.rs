@@ -7,6 +7,8 @@
 
 mod alphabet;
 mod bpe;
+#[cfg(test)]
+pub(crate) mod small;
 mod split;
 mod stream;
 
@@ -262,6 +264,11 @@ impl Tokenizer {
     /// Whether the model expects [`Tokenizer::bos`] in front of every prompt.
     pub fn add_bos(&self) -> bool {
         self.add_bos
+    }
+
+    /// All tokens after which a model has finished, in order: the file's end tokens, and those known by their texts.
+    pub fn ends(&self) -> impl Iterator<Item = u32> + '_ {
+        self.ends.iter().copied()
     }
 
     /// Whether a model that says this token has finished.
