@@ -291,6 +291,10 @@ impl Device {
 
     /// Runs a kernel given as IR; a grid without programs runs nothing. Everything is checked: the kernel, that the
     /// arguments fit its parameters (and their facts), the grid. To run it often, [`Device::load`] it.
+    ///
+    /// What cannot be checked is that an argument's address is one: arguments are to come from tensors and views, by
+    /// [`Arg::arg`](tegula_lang::launch::Arg::arg). A [`ViewArg`](tegula_lang::launch::ViewArg) or `PackedArg` that is put
+    /// together by hand, or changed, must point to as many elements as it says, borrowed for as long as it lives.
     pub fn run(&self, kernel: &Kernel, args: &[ArgData<'_>], grid: [u32; 3], checked: bool) -> Result<(), DeviceError> {
         self.load(kernel, checked)?.run(args, grid)
     }
@@ -363,7 +367,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Runs a grid of it; see [`Device::run`].
+    /// Runs a grid of it; see [`Device::run`], also about what arguments must be.
     pub fn run(&self, args: &[ArgData<'_>], grid: [u32; 3]) -> Result<(), DeviceError> {
         args::check(&self.name, &self.params, &self.types, args)?;
         if let Some((i, expected, found)) = place::not_on_the_host(&self.device, args) {

@@ -123,7 +123,8 @@ impl<'a, T: Elem> TensorView<'a, T> {
         Ok(unsafe { TensorView::over(values.as_ptr().cast_mut(), shape, None) })
     }
 
-    /// The elements, if they lie one after the other in row-major order. On a device: of a copy of the whole tensor.
+    /// The elements, if they lie one after the other in row-major order. On a device: of a copy of the whole tensor, which
+    /// stays until the tensor is borrowed mutably.
     ///
     /// # Panics
     /// If the device fails.

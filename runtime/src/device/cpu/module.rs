@@ -42,9 +42,11 @@ impl Module {
     /// Loads from memory: from a bundle, or when there is no folder to keep it in. Leaves no file behind.
     pub fn from_bytes(bytes: &[u8], meta: Meta) -> Result<Module, DeviceError> {
         let Ok((file, path)) = nameless(bytes) else { return Module::from_temporary(bytes, meta) };
-        let mut module = Module::from_file(Path::new(&path), meta)?;
-        module.file = Some(file);
-        Ok(module)
+        match Module::from_file(Path::new(&path), meta.clone()) {
+            Ok(module) => Ok(Module { file: Some(file), ..module }),
+            // A policy may forbid what has no name.
+            Err(_) => Module::from_temporary(bytes, meta),
+        }
     }
 
     /// The same through a file that has a name while it is loaded, for systems that cannot load one without.

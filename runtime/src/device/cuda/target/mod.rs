@@ -6,6 +6,11 @@
 //! - `block`: memory of tensors; `staging`: small copies to it;
 //! - `code`: a kernel's machine code or PTX, loaded;
 //! - `launch`: one launch; `host_args`: arguments that lie in the host's memory; `reports`: prints and failed checks.
+//!
+//! All threads may use a device and its streams at once. A thread that records a stream has it to itself: others that launch
+//! on it wait. Two limits: a launch whose arguments lie on the host, or whose kernel reports, waits for the device's own
+//! queue, and holds up what is in it; and code that is dropped while any stream is recorded stays loaded, since unloading
+//! would spoil the recording.
 
 mod block;
 mod code;

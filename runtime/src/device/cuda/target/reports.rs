@@ -1,5 +1,9 @@
 //! What kernels report: prints and failed checks. They write records into memory of the GPU, which is read after the
 //! launch.
+//!
+//! Prints and failed checks share the records, first come, first kept: a failure may be lost to prints, and then the error
+//! says that this is not known, or names a failure that is not the lowest program's. The count has 32 bits: a launch that
+//! makes more than 2^32 reports is told wrong numbers.
 
 use super::super::{CudaError, Memory, Stream};
 use crate::device::report::{MOST_PRINTED, Reports};
