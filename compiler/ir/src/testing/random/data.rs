@@ -19,7 +19,8 @@ impl Random {
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
-    /// A float of moderate size with few bits, now and then something special.
+    /// A float of moderate size, now and then a multiple of a half (what lies between two integers rounds to the even one)
+    /// or something special.
     fn float(&mut self) -> f64 {
         match self.below(40) {
             0 => 0.0,
@@ -27,6 +28,7 @@ impl Random {
             2 => f64::INFINITY,
             3 => f64::NAN,
             4 => 1e-6,
+            5..9 => (self.below(33) as f64 - 16.0) / 2.0,
             _ => (self.below(4001) as f64 - 2000.0) / 250.0,
         }
     }

@@ -139,8 +139,21 @@ fn unary_or_binary(g: &mut Gen) -> Option<Value> {
     }
     let unary = matches!(kind, Neg | Abs | Not | Sqrt | Floor | Ceil | Round);
     let y = if unary { x } else { g.of(t.elem, &t.shape) };
+    // Rounding shows its ties where they are many.
+    let x = if kind == Round { g.halves(x) } else { x };
     let v = if unary { g.k.ew(kind, &[x]) } else { g.k.ew(kind, &[x, y]) };
     Some(if matches!(kind, Min | Max | MinNan | MaxNan) { g.settle_zero(v) } else { v })
+}
+
+impl Gen<'_> {
+    /// Multiples of a half near a float tile's elements.
+    fn halves(&mut self, x: Value) -> Value {
+        let t = self.tile(x);
+        let [two, half] = [2.0, 0.5].map(|c| self.k.splat(t.elem, c, &t.shape));
+        let doubled = self.k.mul(x, two);
+        let whole = self.k.ew(OpKind::Floor, &[doubled]);
+        self.k.mul(whole, half)
+    }
 }
 
 fn cast(g: &mut Gen) -> Option<Value> {
