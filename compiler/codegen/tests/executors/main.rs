@@ -23,8 +23,7 @@ struct Executor {
 /// The oracle with its sanitizer, the CPU at each level that this machine has, and each emulated GPU, where asynchronous
 /// results must not matter: each launch runs with early and with late completion.
 fn executors() -> Vec<Executor> {
-    let mut all =
-        vec![Executor { name: "oracle".into(), run: Box::new(|k, a, g, c| tegula_ir::testing::on_oracle(k, a, g, c)) }];
+    let mut all = vec![Executor { name: "oracle".into(), run: Box::new(tegula_ir::testing::on_oracle) }];
     all.extend(native::targets().into_iter().map(|target| Executor {
         name: target.into(),
         run: Box::new(move |k, a, g, c| native::on_cpu(target, k, a, g, c)),
