@@ -39,8 +39,7 @@ fn counted(arch: Arch, launch: impl FnOnce(&Stream)) -> Counters {
         ..EmulatedOptions::default()
     };
     launch(&Device::emulated_with(arch.name(), options).unwrap().stream());
-    let counters = seen.lock().unwrap().clone();
-    counters
+    seen.lock().unwrap().clone()
 }
 
 /// Sectors of so many bytes, from a multiple of 32 on.
