@@ -74,5 +74,5 @@ fn random_programs_agree() {
 #[test]
 #[ignore = "long"]
 fn many_random_programs_agree() {
-    agree(0..300);
+    agree(0..200);
 }
