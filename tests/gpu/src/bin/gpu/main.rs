@@ -17,7 +17,13 @@ mod timings;
 #[path = "../../../../../kernels/tests/library/attention.rs"]
 #[allow(dead_code, unused_imports)]
 mod attention;
+#[path = "../../../../../kernels/tests/library/logprobs.rs"]
+#[allow(dead_code, unused_imports)]
+mod logprobs;
 mod matrix;
+#[path = "../../../../../kernels/tests/library/rules.rs"]
+#[allow(dead_code, unused_imports)]
+mod rules;
 #[path = "../../../../../kernels/tests/library/sample.rs"]
 #[allow(dead_code, unused_imports)]
 mod sample;

@@ -2,6 +2,8 @@
 
 #[path = "../../../../../kernels/tests/library/matrix/activations.rs"]
 mod activations;
+#[path = "../../../../../kernels/tests/library/matrix/choice.rs"]
+mod choice;
 #[path = "../../../../../kernels/tests/library/matrix/dense.rs"]
 mod dense;
 #[path = "../../../../../kernels/tests/library/matrix/examples.rs"]
@@ -36,6 +38,7 @@ pub struct Case {
 
 /// All cases by name.
 pub fn cases() -> Vec<(String, &'static Case)> {
-    let all = [dense::CASES, activations::CASES, weights::CASES, paged::CASES, examples::CASES].into_iter().flatten();
+    let all = [dense::CASES, activations::CASES, weights::CASES, paged::CASES, choice::CASES, examples::CASES];
+    let all = all.into_iter().flatten();
     all.map(|c| (if c.of.is_empty() { c.kernel.to_string() } else { format!("{} {}", c.kernel, c.of) }, c)).collect()
 }
