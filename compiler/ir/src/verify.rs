@@ -3,7 +3,7 @@
 use crate::{
     kernel::{Kernel, MOST_NESTED, Op, Region, Value},
     loc::Loc,
-    ops::{Effect, OpKind},
+    ops::OpKind,
     types::Type,
 };
 
@@ -149,9 +149,10 @@ impl Verifier<'_> {
         for r in &op.regions {
             self.region(r).map_err(|(at, m)| (at.or_else(|| Some((op.kind, op.loc.clone()))), m))?;
             if matches!(op.kind, OpKind::ReduceWith | OpKind::ScanWith)
-                && r.ops.iter().any(|o| o.kind.info().effect != Effect::Pure)
+                && let Some(o) = r.ops.iter().find(|o| !in_combiners(o.kind))
             {
-                return Err(fault("a combiner may hold pure ops only: no memory, no control flow".into()));
+                let name = o.kind.info().name;
+                return Err(fault(format!("a combiner holds constants and elementwise ops only, found `{name}`")));
             }
         }
         for &v in &op.results {
@@ -159,4 +160,10 @@ impl Verifier<'_> {
         }
         (op.kind.info().check)(self.kernel, op).map_err(fault)
     }
+}
+
+/// Whether combiners of reductions and scans may hold such an op: it is computed by one thread from scalars.
+fn in_combiners(kind: OpKind) -> bool {
+    use OpKind::{Const, Dim, MultipleOf, NumPrograms, PackedDim, ProgramId};
+    kind.is_elementwise() || matches!(kind, Const | Dim | MultipleOf | NumPrograms | PackedDim | ProgramId)
 }

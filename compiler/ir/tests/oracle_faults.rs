@@ -162,6 +162,41 @@ fn acquire_and_release_order_programs() {
     }
 }
 
+/// A compare and swap publishes what came before it if it swaps, and only then.
+#[test]
+fn a_swap_that_fails_releases_nothing() {
+    let text = |expected: i32| {
+        format!(
+            r#"kernel @k(%0 "x": view_mut<i32, 1>, %1 "flag": view_mut<i32, 1>, %2 "y": view_mut<i32, 1>) {{
+  %3 = const {{value = 0: i64}} : tile<i64, 1>
+  %4 = const {{value = {expected}: i32}} : tile<i32, 1>
+  %5 = const {{value = 1: i32}} : tile<i32, 1>
+  %6 = const {{value = 0: i64}} : i64
+  %7 = program_id {{axis = 0}} : i32
+  %8 = const {{value = 0: i32}} : i32
+  %9 = eq %7, %8 : bool
+  if %9 {{
+    store %0, %6, %5
+    %10 = atomic_cas %1, %3, %4, %5 {{order = release}} : tile<i32, 1>
+    yield
+  }} {{
+    %11 = atomic_cas %1, %3, %5, %5 {{order = acquire}} : tile<i32, 1>
+    %12 = load %0, %6 : tile<i32, 1>
+    store %2, %6, %12
+    yield
+  }}
+}}
+"#
+        )
+    };
+    let args = || [poison(1), Arg::View(Buffer::new(Elem::I32, &[1], &[0])), poison(1)];
+    let swaps = Kernel::parse(&text(0)).unwrap();
+    run(&swaps, &mut args(), [2, 1, 1], &sanitized()).unwrap();
+    let fails = Kernel::parse(&text(7)).unwrap();
+    let e = run(&fails, &mut args(), [2, 1, 1], &sanitized()).unwrap_err();
+    assert!(matches!(e.fault, Fault::Race { access: Access::Read, earlier: Access::Write, .. }), "{e}");
+}
+
 #[test]
 fn plain_and_atomic_access_race() {
     let mut k = K::new("mixed");

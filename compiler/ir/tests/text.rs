@@ -73,6 +73,33 @@ fn verifier_names_op_and_line() {
     assert_eq!(e.to_string(), "src/k.rs:6:5: `reduce` in kernel `demo::sum`: axis 2 does not exist in rank 2");
 }
 
+#[test]
+fn combiners_are_elementwise() {
+    let verify = |op: &str| {
+        let text = format!(
+            "kernel @k() {{
+  %0 = iota : tile<i32, 8>
+  %1 = iota : tile<i32, 4>
+  %2 = reduce_with %0 {{axis = 0}} : tile<i32, 1> {{
+    (%3: i32, %4: i32)
+    {op}
+    %9 = add %3, %4 : i32
+    yield %9
+  }}
+}}
+"
+        );
+        Kernel::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}")).verify()
+    };
+    for other in
+        ["%5 = sort %1 : tile<i32, 4>", "%5 = broadcast %3 : tile<i32, 4>", "%5 = reshape %1 : tile<i32, 2, 2>"]
+    {
+        let e = verify(other).unwrap_err();
+        assert!(e.message.starts_with("a combiner holds constants and elementwise ops only, found `"), "{e}");
+    }
+    verify("%5 = program_id {axis = 0} : i32").unwrap();
+}
+
 /// `if` in `if`, so deep, each on a line of its own.
 fn nested(depth: usize) -> String {
     let mut text = "kernel @k(%0 \"c\": bool) {\n".to_string();

@@ -3,6 +3,7 @@
 mod dot;
 mod harness;
 mod math;
+mod memory;
 mod order;
 mod ptxas;
 mod report;

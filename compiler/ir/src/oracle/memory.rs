@@ -149,24 +149,33 @@ impl Memory {
         })
     }
 
-    /// Replaces each element by `f(lane, old)`; gives the old values.
+    /// Replaces each element by `f(lane, old)`, where that is something; gives the old values. What is not replaced was
+    /// only read: it releases nothing.
     fn update(
         &mut self,
         view: &View,
         lanes: &Lanes<'_>,
         order: MemOrder,
         result: &TileType,
-        f: impl Fn(usize, u64) -> u64,
+        f: impl Fn(usize, u64) -> Option<u64>,
     ) -> Result<Tile, Trap> {
         let mut olds = Tile::splat(result, 0);
         self.each_lane(view, lanes, result.len(), |m, lane, address, index| {
             m.touch(view, address, index, Access::Atomic)?;
-            if let Some(s) = &mut m.shadow {
-                s.synchronise(address as usize, order);
-            }
             let old = peek(view.elem, address);
             olds.bits[lane] = old;
-            poke(view.elem, address, f(lane, old));
+            let new = f(lane, old);
+            if let Some(s) = &mut m.shadow {
+                let order = match order {
+                    MemOrder::AcqRel if new.is_none() => MemOrder::Acquire,
+                    MemOrder::Release if new.is_none() => MemOrder::Relaxed,
+                    order => order,
+                };
+                s.synchronise(address as usize, order);
+            }
+            if let Some(new) = new {
+                poke(view.elem, address, new);
+            }
             Ok(())
         })?;
         Ok(olds)
@@ -188,10 +197,10 @@ impl Memory {
             AtomicKind::And => OpKind::And,
             AtomicKind::Or => OpKind::Or,
             AtomicKind::Xor => OpKind::Xor,
-            AtomicKind::Xchg => return self.update(view, lanes, order, result, |lane, _| values.bits[lane]),
+            AtomicKind::Xchg => return self.update(view, lanes, order, result, |lane, _| Some(values.bits[lane])),
         };
         let f = elementwise::binary(op, view.elem)?;
-        self.update(view, lanes, order, result, |lane, old| f(old, values.bits[lane]))
+        self.update(view, lanes, order, result, |lane, old| Some(f(old, values.bits[lane])))
     }
 
     pub fn compare_and_swap(
@@ -203,13 +212,7 @@ impl Memory {
         new: &Tile,
         result: &TileType,
     ) -> Result<Tile, Trap> {
-        self.update(
-            view,
-            lanes,
-            order,
-            result,
-            |lane, old| if old == expected.bits[lane] { new.bits[lane] } else { old },
-        )
+        self.update(view, lanes, order, result, |lane, old| (old == expected.bits[lane]).then(|| new.bits[lane]))
     }
 }
 

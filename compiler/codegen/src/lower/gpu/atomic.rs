@@ -192,6 +192,10 @@ impl<'a, 'c> Cx<'a, 'c> {
                 vec![again[0], again[1]]
             },
         );
+        // A byte that was not wanted was only looked at.
+        if matches!(order, MemOrder::Acquire | MemOrder::AcqRel) {
+            ptx(b, "fence.acq_rel.gpu;", "", &[], None);
+        }
         byte(last[0])
     }
 }

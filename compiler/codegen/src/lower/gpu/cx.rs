@@ -78,6 +78,8 @@ pub struct Cx<'a, 'c> {
     pub remarks: Vec<String>,
     /// An error of an op in a combiner.
     pub fault: Option<Error>,
+    /// Whether the present op is in a combiner.
+    pub in_combiner: bool,
     /// The thread's number in the block, i32.
     pub tid: V<'c>,
     /// Start of the block's shared memory.
@@ -112,6 +114,7 @@ impl<'a, 'c> Cx<'a, 'c> {
             sites: vec![],
             remarks: vec![],
             fault: None,
+            in_combiner: false,
             tid,
             shared,
             report_to: None,

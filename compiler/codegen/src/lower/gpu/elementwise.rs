@@ -27,7 +27,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         let pieces = if divides { self.pieces(v) } else { vec![] };
         let mut regs = vec![];
         for (p, piece) in first.iter().enumerate() {
-            let owner = pieces.get(p).and_then(|p| self.is_owner(&p.layout));
+            // In a combiner each thread has elements of its own, though its values look like scalars.
+            let owner = pieces.get(p).filter(|_| !self.in_combiner).and_then(|p| self.is_owner(&p.layout));
             let mut own = vec![];
             for r in 0..piece.len() {
                 let x: Vec<V> = operands.iter().map(|o| o[p][r]).collect();

@@ -130,8 +130,8 @@ impl<'a, 'c> Cx<'a, 'c> {
         };
         self.begin_shared(total * 8, op);
         self.fill_up(0, total * 8);
-        // Nowhere is −1, which no offset inside is.
-        let nowhere = b.c64(-1);
+        // No offset inside: memory ends before.
+        let nowhere = b.c64(i64::MIN);
         let places: Vec<Vec<V>> =
             named.iter().map(|p| p.iter().map(|(offset, ok)| b.select(*ok, *offset, nowhere)).collect()).collect();
         self.write_staged(&staged, pieces, &places);

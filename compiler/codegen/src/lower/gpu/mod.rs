@@ -23,7 +23,9 @@
 //! [`Cx::staged`], which puts a tile in shared memory row-major, and reads from there at will.
 //!
 //! **Aliasing.** Different parameters name different memory, which the launch guarantees. Accesses through one parameter
-//! keep their order: a barrier goes between two that may meet in different threads (`sync`).
+//! keep their order: a barrier goes between two that may meet in different threads (`sync`). LLVM is told (`noalias`) of
+//! memory that nobody writes, and only of that: of what threads share it would believe that a barrier, or an atomic
+//! elsewhere, leaves it as it was.
 
 mod asm;
 mod atomic;
@@ -136,9 +138,9 @@ fn parameters<'c>(b: &Build<'c>, kernel: &Kernel) -> (Vec<MlirType<'c>>, Attribu
     let (mut types, mut attributes) = (vec![], vec![]);
     let parse = |text: &str| Attribute::parse(b.context, text).unwrap_or_else(|| Attribute::unit(b.context));
     let pointer = |(written, aligned): (bool, bool)| {
-        let read = if written { "" } else { ", llvm.readonly" };
-        let align = if aligned { ", llvm.align = 16 : i64" } else { "" };
-        parse(&format!("{{llvm.noalias{read}{align}}}"))
+        let read = (!written).then_some("llvm.noalias, llvm.readonly");
+        let align = aligned.then_some("llvm.align = 16 : i64");
+        parse(&format!("{{{}}}", read.into_iter().chain(align).collect::<Vec<_>>().join(", ")))
     };
     for v in &kernel.body.args {
         let words = abi::words(kernel.ty(*v));

@@ -22,10 +22,11 @@ impl<'a, 'c> Cx<'a, 'c> {
     /// `take`.
     pub fn take(&mut self, op: &'a Op) -> Result<(), Error> {
         let (b, axis, v) = (self.b, axis_of(op), op.results[0]);
+        let index_type = self.elem(op.operands[1]);
+        // Before the other tile: both may need shared memory.
+        let source = self.convert_to(op, op.operands[1], v);
         let staged = self.staged(op, &[op.operands[0]])[0].clone();
         let n = staged.shape[axis] as i64;
-        let index_type = self.elem(op.operands[1]);
-        let source = self.convert_to(op, op.operands[1], v);
         let mut regs: Regs = vec![];
         for (piece, indices) in self.pieces(v).iter().zip(&source) {
             let mut own = vec![];
@@ -58,13 +59,14 @@ impl<'a, 'c> Cx<'a, 'c> {
     pub fn histogram(&mut self, op: &'a Op) -> Result<(), Error> {
         let (b, v) = (self.b, op.results[0]);
         let bins = self.tile(v).shape[0];
+        let values = op.operands[0];
+        // Before the counters: both may need shared memory.
+        let mask = op.attrs.has(Key::Masked).then(|| self.convert_to(op, op.operands[1], values));
         let counters = Staged { base: self.shared, elem: Elem::I32, shape: vec![bins], strides: vec![1] };
         self.begin_shared(bins * 4, op);
         self.fill_up(0, bins * 4);
         self.each_of(bins, &mut |cx, i| cx.put_staged(&counters, i, b.c32(0)));
         self.barrier();
-        let values = op.operands[0];
-        let mask = op.attrs.has(Key::Masked).then(|| self.convert_to(op, op.operands[1], values));
         let e = self.elem(values);
         let regs = self.regs(values);
         for (p, piece) in self.pieces(values).iter().enumerate() {
@@ -76,7 +78,7 @@ impl<'a, 'c> Cx<'a, 'c> {
                     ok = b.and(ok, also);
                 }
                 let at = b.gep(self.shared, b.i32(), b.select(ok, i, b.c64(0)));
-                ptx(b, "@$1 red.shared.relaxed.cta.add.u32 [$0], 1;", "l,b", &[at, ok], None);
+                ptx(b, "@$1 red.shared.relaxed.cta.add.u32 [$0], 1;", "r,b", &[at, ok], None);
             }
         }
         self.shared_written();

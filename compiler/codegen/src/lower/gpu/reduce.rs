@@ -89,12 +89,13 @@ impl<'a, 'c> Cx<'a, 'c> {
         for (v, x) in r.args.iter().zip(args) {
             self.set_home(*v, Home::Tile(vec![vec![*x]]));
         }
-        for op in &r.ops {
-            if let Err(e) = self.op(op) {
-                self.fault.get_or_insert(e);
-                // Values of the right types, for code that is thrown away.
-                return args[args.len() / 2..].to_vec();
-            }
+        self.in_combiner = true;
+        let done = r.ops.iter().try_for_each(|op| self.op(op));
+        self.in_combiner = false;
+        if let Err(e) = done {
+            self.fault.get_or_insert(e);
+            // Values of the right types, for code that is thrown away.
+            return args[args.len() / 2..].to_vec();
         }
         r.yields.iter().map(|v| self.scalar(*v)).collect()
     }

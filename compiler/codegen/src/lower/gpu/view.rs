@@ -70,7 +70,10 @@ impl<'a, 'c> Cx<'a, 'c> {
         let blocking = Blocking::row_major(shape.len(), side_by_side, self.k.warps().trailing_zeros());
         let pieces = pieces_of(shape, &TileLayout::blocked(shape, &blocking));
         let mut access = self.access_to(op, shape.to_vec(), pieces, aligned);
-        access.position[axis] = self.b.add(access.position[axis], first);
+        // Positions far outside are as good as just outside, and the sum is a number then: `first` is below 2³¹.
+        let b = self.b;
+        let position = b.mins(access.position[axis], access.view.extents[axis]);
+        access.position[axis] = b.add(b.maxs(position, b.c64(-(1 << 32))), first);
         access
     }
 
