@@ -52,7 +52,7 @@ fn a_masked_histogram_of_many_elements() {
 "#
         );
         let values: Vec<i64> = (0..n).map(|_| (rng.next() % (bins as u64 + 2)) as i64 - 1).collect();
-        let mask: Vec<i64> = (0..n).map(|_| (rng.next() % 3 != 0).into()).collect();
+        let mask: Vec<i64> = (0..n).map(|_| (!rng.next().is_multiple_of(3)).into()).collect();
         let mut expected = vec![0; bins];
         for (v, m) in values.iter().zip(&mask) {
             if let Some(count) = usize::try_from(*v).ok().and_then(|v| expected.get_mut(v)) {
