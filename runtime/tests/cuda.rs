@@ -57,22 +57,6 @@ fn gpu() -> Device {
     Device::cuda(0).unwrap()
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0 >> 24
-    }
-    /// −1 to 1, never 0.
-    fn float(&mut self) -> f32 {
-        (self.bits() as u32 >> 8) as f32 / (1u32 << 23) as f32 - 1.0 + 1e-3
-    }
-    fn tensor<T: Elem>(&mut self, shape: &[usize], of: impl Fn(&mut Rng) -> T) -> Tensor<T> {
-        Tensor::from_fn(shape, |_| of(self)).unwrap()
-    }
-}
-
 #[test]
 fn without_a_driver_the_error_says_where_it_comes_from() {
     if !stub::is_inside() {

@@ -39,22 +39,6 @@ fn devices() -> Vec<Device> {
     ARCHS.into_iter().flat_map(each).collect()
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        self.0 >> 24
-    }
-    /// −1 to 1, never 0.
-    fn float(&mut self) -> f32 {
-        (self.bits() as u32 >> 8) as f32 / (1u32 << 23) as f32 - 1.0 + 1e-3
-    }
-    fn tensor<T: Elem>(&mut self, shape: &[usize], of: impl Fn(&mut Rng) -> T) -> Tensor<T> {
-        Tensor::from_fn(shape, |_| of(self)).unwrap()
-    }
-}
-
 #[test]
 fn other_architectures_are_errors_that_list_those_there_are() {
     for wrong in ["sm_70", "sm80", "", "SM_80"] {

@@ -29,7 +29,8 @@ pub enum Element {
 }
 
 impl Element {
-    const ALL: [Element; 13] = [
+    /// All, by the driver's numbers (`CUtensorMapDataType`).
+    pub const ALL: [Element; 13] = [
         Element::U8,
         Element::U16,
         Element::U32,

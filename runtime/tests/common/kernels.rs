@@ -1,8 +1,25 @@
-//! Kernels that the tests of several devices run.
+//! Kernels that the tests of several devices run, and numbers for them.
 
 #![allow(dead_code)]
 
 use tegula::prelude::*;
+
+/// A generator of numbers.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 24
+    }
+    /// −1 to 1, never 0.
+    pub fn float(&mut self) -> f32 {
+        (self.bits() as u32 >> 8) as f32 / (1u32 << 23) as f32 - 1.0 + 1e-3
+    }
+    pub fn tensor<T: Elem>(&mut self, shape: &[usize], of: impl Fn(&mut Rng) -> T) -> Tensor<T> {
+        Tensor::from_fn(shape, |_| of(self)).unwrap()
+    }
+}
 
 #[kernel]
 pub fn add<T: Num, N: Dim>(a: View<T, 1>, b: View<T, 1>, c: ViewMut<T, 1>) {

@@ -68,21 +68,6 @@ unsafe fn numbers<'a, T>(start: *const T, n: usize) -> &'a [T] {
     if n == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, n) } }
 }
 
-const ELEMENTS: [Element; 13] = [
-    Element::U8,
-    Element::U16,
-    Element::U32,
-    Element::S32,
-    Element::U64,
-    Element::S64,
-    Element::F16,
-    Element::F32,
-    Element::F64,
-    Element::Bf16,
-    Element::F32Ftz,
-    Element::Tf32,
-    Element::Tf32Ftz,
-];
 const SWIZZLES: [Swizzle; 4] = [Swizzle::None, Swizzle::B32, Swizzle::B64, Swizzle::B128];
 
 functions! {
@@ -183,7 +168,7 @@ functions! {
             return Err(INVALID_VALUE);
         }
         let made = TensorMap {
-            element: *ELEMENTS.get(element as usize).ok_or(INVALID_VALUE)?,
+            element: *Element::ALL.get(element as usize).ok_or(INVALID_VALUE)?,
             address,
             extents: numbers(extents, rank).to_vec(),
             strides: numbers(strides, rank - 1).to_vec(),
