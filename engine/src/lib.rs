@@ -1,10 +1,9 @@
-//! tegula-engine: language models on Tegula's kernels, as a library and as the `tegula` command.
+//! tegula-engine: language models on Tegula's kernels, as a library.
 //!
 //! A model file passes through these modules in this order: [`pull`] finds or downloads it, [`gguf`] maps and checks it,
 //! [`tokenizer`] turns text into the tokens it knows, [`chat`] a conversation.
 
 pub mod chat;
-pub mod cli;
 mod error;
 pub mod eval;
 pub mod gguf;

@@ -11,12 +11,25 @@ use tegula_kernels::{
 };
 
 /// What activations are multiplied in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activations {
     /// Groups of 32 integers of 8 bits, or of 16 where a product needs them: fast.
     Q8,
     /// f32, with weights dequantised on the way: close to the exact model, slow.
     F32,
+}
+
+impl Activations {
+    /// All of them, by their names in options.
+    pub const NAMES: [(&str, Activations); 2] = [("q8", Activations::Q8), ("f32", Activations::F32)];
+
+    /// Its name in options.
+    pub fn name(self) -> &'static str {
+        match self {
+            Activations::Q8 => "q8",
+            Activations::F32 => "f32",
+        }
+    }
 }
 
 /// Columns of a product that one program computes.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use super::model::compile_progress;
 use super::note;
 use super::table::{self, Align};
-use crate::Error;
-use crate::gguf::Gguf;
-use crate::pull::Source;
-use crate::rehearse::rehearse;
 use tegula::Device;
 use tegula::bundle::{self, Bundle, Item, MakeOptions};
 use tegula::device::Level;
+use tegula_engine::Error;
+use tegula_engine::gguf::Gguf;
+use tegula_engine::pull::Source;
+use tegula_engine::rehearse;
 use tegula_kernels::registry::{Entry, KERNELS, RegistryError};
 
 /// Compile a model's kernels ahead, into one file: where it is, no compiler is needed

@@ -7,10 +7,10 @@ use super::model::Load;
 use super::note;
 use super::numbers::{MOST_TOKENS, whole};
 use super::table::counted;
-use crate::Error;
-use crate::eval::perplexity;
-use crate::progress;
-use crate::tokenizer::Special;
+use tegula_engine::Error;
+use tegula_engine::eval::perplexity;
+use tegula_engine::progress;
+use tegula_engine::tokenizer::Special;
 
 /// Measure a model's quality
 #[derive(Debug, clap::Args)]

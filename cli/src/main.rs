@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::Error;
+use tegula_engine::Error;
 
 /// Runs language models on Tegula's kernels.
 #[derive(Debug, Parser)]
@@ -79,7 +79,7 @@ impl Command {
 
 /// Parses the process's arguments and runs what they ask for. An error is a message on standard error and exit code 1;
 /// wrong arguments are exit code 2.
-pub fn main() -> ExitCode {
+fn main() -> ExitCode {
     let cli = Cli::parse();
     log::start();
     let mut out = io::stdout().lock();

@@ -3,13 +3,6 @@
 use super::note;
 use super::numbers::whole;
 use super::table::counted;
-use crate::Error;
-use crate::chat::ChatTemplate;
-use crate::gguf::Gguf;
-use crate::model::{Activations, Config, Decoder, arch};
-use crate::progress;
-use crate::pull::Source;
-use crate::tokenizer::Tokenizer;
 use std::ffi::OsString;
 use std::sync::{
     Arc, Mutex,
@@ -19,6 +12,13 @@ use tegula::Device;
 use tegula::compile::{OnProgress, Progress};
 use tegula::device::Settings;
 use tegula::pool::{MOST_THREADS, PoolOptions};
+use tegula_engine::Error;
+use tegula_engine::chat::ChatTemplate;
+use tegula_engine::gguf::Gguf;
+use tegula_engine::model::{Activations, Config, Decoder, arch};
+use tegula_engine::progress;
+use tegula_engine::pull::Source;
+use tegula_engine::tokenizer::Tokenizer;
 
 /// Options of every subcommand that runs a model.
 #[derive(Debug, Clone, clap::Args)]
@@ -34,7 +34,7 @@ pub(super) struct Load {
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     device: String,
     /// What activations are multiplied in
-    #[arg(long, value_enum, default_value_t = Activations::Q8)]
+    #[arg(long, value_parser = activations(), default_value = "q8")]
     activations: Activations,
 }
 
@@ -104,6 +104,15 @@ impl Opened {
         }
         Err(Error::Usage(format!("{option} {tokens}: the model was made for {}", counted(most, "token"))))
     }
+}
+
+/// Activations, by name.
+fn activations() -> impl clap::builder::TypedValueParser<Value = Activations> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser};
+    // The parser lets known names through only.
+    PossibleValuesParser::new(Activations::NAMES.map(|(name, _)| name)).map(|name| {
+        Activations::NAMES.into_iter().find(|(known, _)| *known == name).map_or(Activations::Q8, |(_, kind)| kind)
+    })
 }
 
 /// Says that kernels are being compiled: a model's first run takes seconds that later runs do not.

@@ -1,9 +1,9 @@
 //! A conversation that does not end when the context is full: then its oldest turns are forgotten.
 
 use super::answer::Limits;
-use crate::Error;
-use crate::chat::{ChatTemplate, Conversation, Message};
-use crate::tokenizer::Tokenizer;
+use tegula_engine::Error;
+use tegula_engine::chat::{ChatTemplate, Conversation, Message};
+use tegula_engine::tokenizer::Tokenizer;
 
 /// What was said, and the rules for what comes.
 pub(super) struct Talk<'m> {
@@ -66,7 +66,7 @@ impl<'m> Talk<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gguf::{Gguf, Writer};
+    use tegula_engine::gguf::{Gguf, Writer};
 
     /// A token for each letter of a message; `s`, `q` and `r` say whose it is, `.` asks for the answer.
     const TEMPLATE: &str = "{% for m in messages %}{{ {'system': 's', 'user': 'q', 'assistant': 'r'}[m.role] }}\

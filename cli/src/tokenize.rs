@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::io::{self, Read, Write};
 
 use super::table::{self, Align, counted};
-use crate::Error;
-use crate::chat::{ChatTemplate, Conversation, Message};
-use crate::gguf::Gguf;
-use crate::pull;
-use crate::tokenizer::{Kind, Special, Tokenizer};
+use tegula_engine::Error;
+use tegula_engine::chat::{ChatTemplate, Conversation, Message};
+use tegula_engine::gguf::Gguf;
+use tegula_engine::pull;
+use tegula_engine::tokenizer::{Kind, Special, Tokenizer};
 
 /// Show the tokens of a text, as a model sees it
 #[derive(Debug, clap::Args)]

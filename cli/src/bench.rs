@@ -6,9 +6,9 @@ use std::time::Instant;
 use super::model::Load;
 use super::numbers::{MOST_TOKENS, whole};
 use super::table::{self, Align};
-use crate::Error;
-use crate::sampling::SamplingParams;
-use crate::session::Session;
+use tegula_engine::Error;
+use tegula_engine::sampling::SamplingParams;
+use tegula_engine::session::Session;
 
 /// Measure a model's speed: a prompt of 512 tokens, 128 generated tokens
 #[derive(Debug, clap::Args)]

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use super::table::counted;
-use crate::Error;
-use crate::sampling::Draw;
-use crate::session::Session;
-use crate::tokenizer::{Tokenizer, Utf8Stream};
+use tegula_engine::Error;
+use tegula_engine::sampling::Draw;
+use tegula_engine::session::Session;
+use tegula_engine::tokenizer::{Tokenizer, Utf8Stream};
 
 /// How long an answer may get.
 #[derive(Clone, Copy, Debug)]

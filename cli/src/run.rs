@@ -8,10 +8,10 @@ use super::note;
 use super::numbers::{MOST_TOKENS, whole};
 use super::table::counted;
 use super::talk::{Prompt, Talk};
-use crate::Error;
-use crate::sampling::{Draw, SamplingParams, unpredictable_seed};
-use crate::session::Session;
-use crate::tokenizer::Special;
+use tegula_engine::Error;
+use tegula_engine::sampling::{Draw, SamplingParams, unpredictable_seed};
+use tegula_engine::session::Session;
+use tegula_engine::tokenizer::Special;
 
 /// Ask a model something, or talk with it
 #[derive(Debug, clap::Args)]

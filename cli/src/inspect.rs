@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 
 use super::table::{self, Align, thousands};
-use crate::Error;
-use crate::gguf::{Gguf, TensorInfo, Value, ValueType};
-use crate::pull;
+use tegula_engine::Error;
+use tegula_engine::gguf::{Gguf, TensorInfo, Value, ValueType};
+use tegula_engine::pull;
 
 /// Show what is inside a model file: metadata, tensors by type, parameters, bytes
 #[derive(Debug, clap::Args)]
@@ -74,7 +74,7 @@ fn describe(file: &Gguf, key: &str, value: &Value) -> String {
 
 /// The elements of an array as text.
 fn elements(file: &Gguf, key: &str, element: ValueType) -> Vec<String> {
-    fn texts<T: ToString>(values: Result<Option<Vec<T>>, crate::gguf::GgufError>) -> Vec<String> {
+    fn texts<T: ToString>(values: Result<Option<Vec<T>>, tegula_engine::gguf::GgufError>) -> Vec<String> {
         values.ok().flatten().unwrap_or_default().iter().map(T::to_string).collect()
     }
     match element {
@@ -116,7 +116,9 @@ fn tensor_rows(file: &Gguf) -> Vec<Vec<String>> {
 
 fn print_key(file: &Gguf, key: &str, out: &mut dyn Write) -> Result<(), Error> {
     let entry = file.metadata().iter().find(|(known, _)| known == key);
-    let Some((_, value)) = entry else { return Err(file.key_error(key, crate::gguf::Problem::MissingKey).into()) };
+    let Some((_, value)) = entry else {
+        return Err(file.key_error(key, tegula_engine::gguf::Problem::MissingKey).into());
+    };
     match value {
         Value::Array(array) => {
             elements(file, key, array.element).iter().try_for_each(|element| writeln!(out, "{element}"))

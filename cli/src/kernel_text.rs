@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::io::{self, Read};
 
-use crate::Error;
 use tegula::ir::Kernel;
+use tegula_engine::Error;
 
 /// Reads one kernel (`-`: from standard input) and checks it; errors name the file and the line. Its ops know their lines.
 pub(super) fn read(file: &OsStr) -> Result<Kernel, Error> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::table::{self, Align};
 use super::{kernel_stats, kernel_text};
-use crate::Error;
 use clap::ValueEnum;
 use tegula::compile::{Compiler, Program};
 use tegula::device::Level;
@@ -14,6 +13,7 @@ use tegula::ir::{
     Kernel,
     protocol::{Emit, Request},
 };
+use tegula_engine::Error;
 use tegula_kernels::registry::{self, KERNELS};
 
 /// Longest time that a kernel may take.

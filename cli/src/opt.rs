@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use super::kernel_text;
-use crate::Error;
 use tegula::ir::passes::{self, PASSES};
+use tegula_engine::Error;
 
 /// Run passes over a kernel's tile IR and print the result
 #[derive(Debug, clap::Args)]

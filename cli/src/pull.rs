@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use super::table::{self, Align};
-use crate::Error;
-use crate::pull::{Source, catalog};
+use tegula_engine::Error;
+use tegula_engine::pull::{Source, catalog};
 
 /// Download a model and print the path of its file
 ///
