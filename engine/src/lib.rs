@@ -4,11 +4,13 @@
 //! [`tokenizer`] turns text into the tokens it knows, [`chat`] a conversation.
 
 pub mod chat;
+pub mod engine;
 mod error;
 pub mod eval;
 pub mod gguf;
 pub mod grammar;
 pub mod kv;
+pub mod metrics;
 pub mod model;
 pub mod progress;
 pub mod pull;
@@ -18,6 +20,8 @@ pub mod schedule;
 pub mod session;
 pub mod text;
 pub mod tokenizer;
+pub mod trace;
 
+pub use engine::Engine;
 pub use error::Error;
 pub use rehearse::rehearse;

@@ -49,6 +49,18 @@ pub enum FinishReason {
     Error,
 }
 
+impl FinishReason {
+    /// As answers, metrics and logs call it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FinishReason::Stop => "stop",
+            FinishReason::Length => "length",
+            FinishReason::Abort => "abort",
+            FinishReason::Error => "error",
+        }
+    }
+}
+
 /// A report that does not belong to the step it claims to; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum StepError {

@@ -54,7 +54,10 @@ impl NewRequest {
     }
 
     /// Whether it can ever be served.
-    pub(super) fn admissible(&self, config: &SchedulerConfig) -> Result<(), AdmissionError> {
+    ///
+    /// # Errors
+    /// If not: why.
+    pub fn admissible(&self, config: &SchedulerConfig) -> Result<(), AdmissionError> {
         let num_tokens = self.prompt.len();
         if num_tokens == 0 {
             return Err(AdmissionError::EmptyPrompt);

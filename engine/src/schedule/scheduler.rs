@@ -102,6 +102,13 @@ impl Scheduler {
         self.live(row.id, row.generation).is_some()
     }
 
+    /// For each row of a step in flight that samples, in order: its sequence, if that still wants what the row computes.
+    pub fn wanted(&self, step: u64) -> Vec<Option<SequenceId>> {
+        let of = self.in_flight.iter().find(|planned| planned.step == step);
+        let rows = of.into_iter().flat_map(|planned| &planned.rows).filter(|row| row.samples);
+        rows.map(|row| self.live(row.id, row.generation).map(|_| row.id)).collect()
+    }
+
     /// What the metrics say.
     pub fn stats(&self) -> SchedulerStats {
         let deferred = |s: &&Sequence| s.deferred.is_some_and(|hash| self.pending.contains(&hash));

@@ -7,8 +7,7 @@
 
 mod alphabet;
 mod bpe;
-#[cfg(test)]
-pub(crate) mod small;
+pub mod small;
 mod split;
 mod stream;
 

@@ -5,7 +5,7 @@ use crate::gguf::{Gguf, Writer};
 
 /// The tokenizer with these words, no two the same and none a single byte, and control tokens. The first of those ends a
 /// text.
-pub(crate) fn small(words: &[&[u8]], control: &[&str]) -> Tokenizer {
+pub fn small(words: &[&[u8]], control: &[&str]) -> Tokenizer {
     let bytes = (0..=255u8).map(|byte| vec![byte]);
     let text = |bytes: Vec<u8>| bytes.into_iter().map(alphabet::char_of).collect::<String>();
     let mut texts: Vec<String> = bytes.chain(words.iter().map(|w| w.to_vec())).map(text).collect();
