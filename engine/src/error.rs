@@ -54,6 +54,9 @@ pub enum Error {
     /// A sampling parameter that cannot be.
     #[error(transparent)]
     Param(#[from] crate::sampling::ParamError),
+    /// A step of the engine that cannot be run as it is: no caller's fault.
+    #[error("a step that cannot be: {0}")]
+    Step(String),
     /// Arguments that are well-formed and still make no sense.
     #[error("{0}")]
     Usage(String),

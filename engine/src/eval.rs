@@ -1,7 +1,10 @@
 //! Perplexity, by llama.cpp's method: windows that do not overlap, the second half of each scored.
 
 use crate::Error;
-use crate::model::{Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK};
+use crate::model::{Batch, Chunk, Decoder, KvCache, kv::BLOCK};
+
+/// Rows whose logits are computed at once.
+const ROWS: usize = 64;
 
 /// Mean negative log-likelihood (nats a token) of each window of `window` tokens: positions `window/2 .. window−1` predict
 /// the token after them. With `bos`, a window's first token is replaced by it. `each` is called after each window.
@@ -21,8 +24,7 @@ pub fn perplexity(
         )));
     }
     let mut kv = KvCache::new(decoder.device(), decoder.config(), window)?;
-    let mut blocks = BlockTable::default();
-    kv.grow(&mut blocks, window)?;
+    let blocks = kv.table();
     let vocab = decoder.config().vocab;
     let mut out = vec![];
     for tokens in tokens.chunks_exact(window).take(windows) {
@@ -32,17 +34,16 @@ pub fn perplexity(
         }
         let half = window / 2;
         let mut total = 0.0;
-        let chunk = |from: usize, to: usize, logits| Chunk {
-            tokens: &tokens[from..to],
-            position: from,
-            blocks: &blocks.0,
-            logits,
-        };
-        decoder.forward(&mut kv, &Batch::new(&[chunk(0, half, Logits::None)], BLOCK))?;
-        decoder.forward(&mut kv, &Batch::new(&[chunk(half, window - 1, Logits::All)], BLOCK))?;
-        let logits = decoder.logits()?;
-        for (i, row) in logits.chunks_exact(vocab).enumerate() {
-            total += nll(row, tokens[half + i + 1] as usize);
+        for range in [0..half, half..window - 1] {
+            let chunk = Chunk { tokens: &tokens[range.clone()], position: range.start, blocks: &blocks };
+            decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK)?)?;
+        }
+        let scored: Vec<usize> = (0..window - 1 - half).collect();
+        for rows in scored.chunks(ROWS) {
+            decoder.head(rows)?;
+            for (row, logits) in rows.iter().zip(decoder.logits()?.chunks_exact(vocab)) {
+                total += nll(logits, tokens[half + row + 1] as usize);
+            }
         }
         let mean = total / (window - 1 - half) as f64;
         each(mean);

@@ -1,7 +1,7 @@
 //! One conversation on a model: a sequence whose tokens are computed as they come.
 
 use crate::Error;
-use crate::model::{Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK};
+use crate::model::{Batch, Chunk, Decoder, KvCache, kv::BLOCK};
 use crate::sampling::Draw;
 
 /// Most tokens of a prompt that are computed in one step.
@@ -11,7 +11,7 @@ pub const CHUNK: usize = 512;
 pub struct Session<'m> {
     decoder: &'m mut Decoder,
     kv: KvCache,
-    blocks: BlockTable,
+    blocks: Vec<u32>,
     /// Tokens that are in the cache.
     computed: usize,
     /// Most tokens of a prompt in one step.
@@ -22,7 +22,8 @@ impl<'m> Session<'m> {
     /// An empty sequence of at most `tokens` tokens.
     pub fn new(decoder: &'m mut Decoder, tokens: usize) -> Result<Session<'m>, Error> {
         let kv = KvCache::new(decoder.device(), decoder.config(), tokens)?;
-        Ok(Session { decoder, kv, blocks: BlockTable::default(), computed: 0, chunk: CHUNK })
+        let blocks = kv.table();
+        Ok(Session { decoder, kv, blocks, computed: 0, chunk: CHUNK })
     }
 
     /// Tokens computed so far.
@@ -38,22 +39,29 @@ impl<'m> Session<'m> {
     /// Computes `tokens`, in chunks, and leaves the logits of the last with the decoder. `each` is told how many tokens
     /// each step computed.
     pub fn feed(&mut self, tokens: &[u32], mut each: impl FnMut(usize)) -> Result<(), Error> {
-        let mut left = tokens.chunks(self.chunk.max(1)).peekable();
-        while let Some(part) = left.next() {
-            self.kv.grow(&mut self.blocks, self.computed + part.len())?;
-            let logits = if left.peek().is_some() { Logits::None } else { Logits::Last };
-            let chunk = Chunk { tokens: part, position: self.computed, blocks: &self.blocks.0, logits };
-            self.decoder.forward(&mut self.kv, &Batch::new(&[chunk], BLOCK))?;
+        let (end, most) = (self.computed + tokens.len(), self.blocks.len() * BLOCK);
+        if end > most {
+            return Err(Error::Usage(format!("the KV cache is full: {end} tokens, it has room for {most}")));
+        }
+        let mut last = 0;
+        for part in tokens.chunks(self.chunk.max(1)) {
+            let chunk = Chunk { tokens: part, position: self.computed, blocks: &self.blocks };
+            self.decoder.forward(&mut self.kv, &Batch::new(&[chunk], BLOCK)?)?;
             self.computed += part.len();
+            last = part.len() - 1;
             each(part.len());
+        }
+        if !tokens.is_empty() {
+            self.decoder.head(&[last])?;
         }
         Ok(())
     }
 
     /// Chooses the token that follows what was fed.
     pub fn sample(&mut self, draw: Draw) -> Result<u32, Error> {
-        let position = self.computed as u32;
-        Ok(self.decoder.sample(&[(draw, position)])?[0])
+        let position = self.computed;
+        let token = self.decoder.sample(&[(draw, position as u32)])?;
+        token.first().copied().flatten().ok_or(Error::NoLogits { position })
     }
 
     /// The logits after the last token fed.
@@ -63,7 +71,6 @@ impl<'m> Session<'m> {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
-        self.kv.release(&mut self.blocks);
         self.computed = 0;
     }
 }

@@ -385,6 +385,14 @@ pub const KERNELS: &[Entry] = &[
         build: |v| rules::mask_logits::ir().dims(v.dims[0]).build(),
     },
     Entry {
+        name: "copy_rows",
+        doc: "rows of logits as they are before rules",
+        dims: &[("BV", 2048)],
+        tiles: &[Tiles { target: "sm_", dims: &[1024] }],
+        settings: &[],
+        build: |v| rules::copy_rows::ir().dims(v.dims[0]).build(),
+    },
+    Entry {
         name: "sample",
         doc: "a token for each row of logits",
         dims: &[("BV", 2048)],

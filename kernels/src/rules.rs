@@ -2,14 +2,14 @@
 //! the rows that have rules alone.
 //!
 //! Rules are data. *Edits* name single tokens: bias, penalties, tokens that must not come. A *mask* has a bit for each
-//! token of the vocabulary: what a grammar or a list of allowed tokens leaves. Masks are applied first.
+//! token of the vocabulary: what a grammar or a list of allowed tokens leaves. Masks are applied first. What the model said
+//! before its rules is kept by a copy of the row.
 
 use tegula::prelude::*;
 
 /// Changes single logits. One launch for all rows of a step.
 ///
-/// `places` [2, edits]: row of the logits and token, no two the same; without effect where there is no
-/// such row. `values` [3, edits]: bias, repetition (above 0),
+/// `places` [2, edits]: row of the logits and token, no two the same. `values` [3, edits]: bias, repetition (above 0),
 /// penalty. A logit x becomes x + bias; that is divided by the repetition if it is above 0, else multiplied by it; then the
 /// penalty is subtracted. With a bias of −∞ it becomes −∞, whatever it was. Dims: BE edits a program.
 #[kernel]
@@ -43,4 +43,12 @@ pub fn mask_logits<BW: Dim>(rows: View<i32, 1>, masks: View<u32, 2>, logits: Vie
     let allowed = bits.reshape::<(One, Prod<BW, C<32>>)>() == 1u32;
     let x = logits.load::<(One, Prod<BW, C<32>>)>((row, part));
     logits.store((row, part), select(allowed, x, f32::NEG_INFINITY));
+}
+
+/// Copies rows: row i of `to` [rows, width] becomes row `rows[i]` of `from`, which is as wide. Dims: BV numbers a program.
+/// Grid: rows, ⌈width / BV⌉.
+#[kernel]
+pub fn copy_rows<BV: Dim>(from: View<f32, 2>, rows: View<i32, 1>, to: ViewMut<f32, 2>) {
+    let (i, part) = (program_id(0), program_id(1));
+    to.store((i, part), from.load::<(One, BV)>((rows.at((i,)), part)));
 }

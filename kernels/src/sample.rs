@@ -3,9 +3,10 @@
 //! A row's token depends on its logits, its parameters and (seed, position) alone: the noise of token i is a stateless
 //! function (philox) of (seed, position, i), so a batch, a restart or speculation cannot change it.
 //!
-//! Filters act in this order, each on what the last left: temperature, top-k, top-p, min-p as in vLLM, then typical. The
-//! first ones give a lowest logit to keep, found by a search over the 32 bits of the logit's order-preserving key: no sort,
-//! no vocabulary-sized scratch. Equal logits are kept or dropped together. The most likely token is always kept by them.
+//! Filters act in this order, each on what the last left: temperature, min-p, top-k, top-p as in vLLM, then typical. The
+//! first ones give a lowest logit to keep; top-k's and top-p's are found by a search over the 32 bits of the logit's
+//! order-preserving key: no sort, no vocabulary-sized scratch. Equal logits are kept or dropped together. The most likely
+//! token is always kept by them.
 //!
 //! *Typical* keeps the tokens whose surprise, −ln p, is nearest to the expected one, the entropy H = −Σ p ln p: the fewest
 //! whose probabilities reach typical-p. Their distance |−ln p − H| = |s − Σ p s|, where s is the scaled logit: the
@@ -55,14 +56,19 @@ fn count<BV: Dim>(logits: View<f32, 2>, row: Row, least: Scalar<u32>) -> Scalar<
     n
 }
 
-/// Unnormalised probability of the logits with a key of at least `least`.
+/// Whether each logit of a step is kept by the filters before typical sampling. Never one of −∞, nor a NaN.
 #[func]
-fn mass<BV: Dim>(logits: View<f32, 2>, row: Row, least: Scalar<u32>) -> Scalar<f32> {
+fn kept<BV: Dim>(x: Tile<f32, (One, BV)>, row: Row, least: Scalar<u32>, floor: Scalar<f32>) -> Tile<bool, (One, BV)> {
+    (key(x) >= least) & (scaled(x, row) >= floor) & (x > f32::NEG_INFINITY)
+}
+
+/// Unnormalised probability of the logits with a key of at least `least` and a scaled value of at least `floor`.
+#[func]
+fn mass<BV: Dim>(logits: View<f32, 2>, row: Row, least: Scalar<u32>, floor: Scalar<f32>) -> Scalar<f32> {
     let mut total = scalar::<f32>(0.0);
     for step in logits.tiles_along::<1, BV>() {
         let x = logits_of::<BV>(logits, row.at, step);
-        // Not of NaNs, which have the key of −∞.
-        let p = select((key(x) >= least) & (x > f32::NEG_INFINITY), scaled(x, row).exp(), 0.0);
+        let p = select(kept(x, row, least, floor), scaled(x, row).exp(), 0.0);
         total += p.sum::<1>().reshape::<()>();
     }
     total
@@ -75,12 +81,6 @@ struct Typical {
     mean: Scalar<f32>,
     /// Largest distance from it that is kept, as the bits of a float that is not negative: ordered as the float is.
     radius: Scalar<u32>,
-}
-
-/// Whether each logit of a step is kept by the filters before typical sampling. Never one of −∞, nor a NaN.
-#[func]
-fn kept<BV: Dim>(x: Tile<f32, (One, BV)>, row: Row, least: Scalar<u32>, floor: Scalar<f32>) -> Tile<bool, (One, BV)> {
-    (key(x) >= least) & (scaled(x, row) >= floor) & (x > f32::NEG_INFINITY)
 }
 
 /// How far the scaled logits of a step are from `mean`, as bits.
@@ -151,7 +151,8 @@ fn gumbel<BV: Dim>(seed: Scalar<u64>, position: Scalar<i32>, tokens: Tile<i32, (
 /// One token for each row of `logits` [rows, vocabulary].
 ///
 /// `params` [rows, 4]: temperature (0: the argmax), top-p, min-p, typical-p (1 keeps all). `top_k[rows]`: 0 keeps all.
-/// `seeds[rows]`. `positions[rows]`: position of the token that is drawn. `tokens[rows]`. One program a row.
+/// `seeds[rows]`. `positions[rows]`: position of the token that is drawn. `tokens[rows]`: −1 where a row has no logit above
+/// −∞ (a NaN counts as −∞). One program a row.
 #[kernel]
 pub fn sample<BV: Dim>(
     logits: View<f32, 2>,
@@ -171,6 +172,8 @@ pub fn sample<BV: Dim>(
     let sharpness = (1.0 / select(random, temperature, 1.0)).minimum(f32::MAX);
     let row = Row { at, sharpness, max: max.minimum(f32::MAX) };
 
+    let min_p = params.at((at, 2));
+    let floor = select(random && min_p > 0.0, min_p.log().minimum(0.0), f32::NEG_INFINITY);
     // The lowest key to keep.
     let mut least = scalar::<u32>(0);
     if random {
@@ -183,18 +186,16 @@ pub fn sample<BV: Dim>(
         }
         let top_p = params.at((at, 1));
         if top_p < 1.0 {
-            let wanted = top_p * mass::<BV>(logits, row, least);
+            let wanted = top_p * mass::<BV>(logits, row, least, floor);
             let mut lowest = scalar::<u32>(0);
             for bit in range::<i32>(0, 32) {
                 let candidate = lowest | (constant(0x8000_0000u32) >> bit.cast::<u32>());
-                let reached = mass::<BV>(logits, row, candidate);
+                let reached = mass::<BV>(logits, row, candidate, floor);
                 lowest = select(reached >= wanted && reached > 0.0, candidate, lowest);
             }
             least = least.maximum(lowest);
         }
     }
-    let min_p = params.at((at, 2));
-    let floor = select(random && min_p > 0.0, min_p.log().minimum(0.0), f32::NEG_INFINITY);
     let typical_p = params.at((at, 3));
     let mut around = Typical { mean: scalar(0.0), radius: scalar(u32::MAX) };
     if random && typical_p < 1.0 {
@@ -202,7 +203,8 @@ pub fn sample<BV: Dim>(
     }
 
     let mut best = scalar::<f32>(f32::NEG_INFINITY);
-    let mut token = scalar::<i32>(0);
+    // Stays so where no score is above −∞.
+    let mut token = scalar::<i32>(-1);
     for step in logits.tiles_along::<1, BV>() {
         let x = logits_of::<BV>(logits, at, step);
         let ids = (iota::<BV>() + step * BV::extent() as i32).reshape::<(One, BV)>();

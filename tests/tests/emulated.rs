@@ -4,7 +4,7 @@ use std::time::Instant;
 use tegula::Device;
 use tegula_engine::{
     gguf::Gguf,
-    model::{Activations, Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK},
+    model::{Activations, Batch, Chunk, Decoder, KvCache, kv::BLOCK},
 };
 use tegula_tests::{figure::Figure, model};
 
@@ -25,13 +25,13 @@ fn tokens() -> Vec<u32> {
 fn logits(file: &Gguf, device: &Device, tokens: &[u32]) -> Vec<Vec<f32>> {
     let mut decoder = Decoder::load(file, device, Activations::F32).unwrap();
     let mut kv = KvCache::new(decoder.device(), decoder.config(), tokens.len()).unwrap();
-    let mut blocks = BlockTable::default();
-    kv.grow(&mut blocks, tokens.len()).unwrap();
+    let blocks = kv.table();
     let (prompt, answer) = tokens.split_at(8);
     let (mut all, mut position) = (vec![], 0);
     for part in [prompt].into_iter().chain(answer.chunks(1)) {
-        let chunk = Chunk { tokens: part, position, blocks: &blocks.0, logits: Logits::All };
-        decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK)).unwrap();
+        let chunk = Chunk { tokens: part, position, blocks: &blocks };
+        decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK).unwrap()).unwrap();
+        decoder.head(&Vec::from_iter(0..part.len())).unwrap();
         all.extend(decoder.logits().unwrap());
         position += part.len();
     }

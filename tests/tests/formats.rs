@@ -5,7 +5,7 @@ use half::f16;
 use tegula::Device;
 use tegula_engine::{
     gguf::{GgmlType, Gguf, Writer},
-    model::{Activations, Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK},
+    model::{Activations, Batch, Chunk, Decoder, KvCache, kv::BLOCK},
 };
 
 const HIDDEN: usize = 256;
@@ -182,10 +182,9 @@ fn reference(file: &Gguf, tokens: &[u32]) -> Vec<f64> {
 fn logits(file: &Gguf, device: &Device, activations: Activations, tokens: &[u32]) -> Vec<f32> {
     let mut decoder = Decoder::load(file, device, activations).unwrap();
     let mut kv = KvCache::new(device, decoder.config(), tokens.len()).unwrap();
-    let mut blocks = BlockTable::default();
-    kv.grow(&mut blocks, tokens.len()).unwrap();
-    let chunk = Chunk { tokens, position: 0, blocks: &blocks.0, logits: Logits::All };
-    decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK)).unwrap();
+    let chunk = Chunk { tokens, position: 0, blocks: &kv.table() };
+    decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK).unwrap()).unwrap();
+    decoder.head(&Vec::from_iter(0..tokens.len())).unwrap();
     decoder.logits().unwrap()
 }
 

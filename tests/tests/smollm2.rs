@@ -5,7 +5,7 @@ use serde_json::Value;
 use tegula::{Device, device::CpuOptions};
 use tegula_engine::{
     gguf::Gguf,
-    model::{Activations, Batch, BlockTable, Chunk, Decoder, KvCache, batch::Logits, kv::BLOCK},
+    model::{Activations, Batch, Chunk, Decoder, KvCache, kv::BLOCK},
     session::Session,
 };
 use tegula_tests::{data, figure::Figure, model, read_npy};
@@ -129,12 +129,12 @@ fn quantised_activations_are_as_close_as_the_peer_over_all_positions() {
 /// Logits after each of `tokens`, computed in chunks of `chunk`.
 fn logits_in_chunks(decoder: &mut Decoder, tokens: &[u32], chunk: usize) -> Vec<f32> {
     let mut kv = KvCache::new(decoder.device(), decoder.config(), tokens.len()).unwrap();
-    let mut blocks = BlockTable::default();
-    kv.grow(&mut blocks, tokens.len()).unwrap();
+    let blocks = kv.table();
     let mut out = vec![];
     for (i, part) in tokens.chunks(chunk).enumerate() {
-        let chunk = Chunk { tokens: part, position: i * chunk, blocks: &blocks.0, logits: Logits::All };
-        decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK)).unwrap();
+        let chunk = Chunk { tokens: part, position: i * chunk, blocks: &blocks };
+        decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK).unwrap()).unwrap();
+        decoder.head(&Vec::from_iter(0..part.len())).unwrap();
         out.extend(decoder.logits().unwrap());
     }
     out
@@ -173,9 +173,11 @@ fn bits_do_not_depend_on_chunks_or_threads() {
 fn bits_do_not_depend_on_the_batch() {
     let Some(mut decoder) = decoder(Activations::Q8, 2) else { return };
     let tokens = long_prompt();
-    // Five sequences: cached tokens, new tokens.
-    let shapes = [(0usize, 9usize), (130, 1), (40, 64), (63, 2), (0, 33)];
-    let mut kv = KvCache::new(decoder.device(), decoder.config(), 1024).unwrap();
+    // Six sequences: cached tokens, new tokens. Some answer, some have a piece of their prompt computed.
+    let shapes = [(0usize, 9usize), (130, 1), (40, 64), (63, 2), (0, 33), (64, 1)];
+    let mut kv = KvCache::with_blocks(decoder.device(), decoder.config(), 16).unwrap();
+    // Taken from the last on, so that no table is 0, 1, 2 …
+    let mut free: Vec<u32> = kv.table();
     let mut tables = vec![];
     let vocab = decoder.config().vocab;
     let mut alone = vec![];
@@ -183,11 +185,10 @@ fn bits_do_not_depend_on_the_batch() {
         let sequence = &tokens[i..i + cached + new];
         let all = logits_in_chunks(&mut decoder, sequence, sequence.len());
         alone.extend_from_slice(&all[cached * vocab..]);
-        let mut table = BlockTable::default();
-        kv.grow(&mut table, cached + new).unwrap();
+        let table: Vec<u32> = (0..(cached + new).div_ceil(BLOCK)).map(|_| free.pop().unwrap()).collect();
         if cached > 0 {
-            let chunk = Chunk { tokens: &sequence[..cached], position: 0, blocks: &table.0, logits: Logits::None };
-            decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK)).unwrap();
+            let chunk = Chunk { tokens: &sequence[..cached], position: 0, blocks: &table };
+            decoder.forward(&mut kv, &Batch::new(&[chunk], BLOCK).unwrap()).unwrap();
         }
         tables.push(table);
     }
@@ -198,10 +199,13 @@ fn bits_do_not_depend_on_the_batch() {
         .map(|(i, ((cached, new), table))| Chunk {
             tokens: &tokens[i + cached..i + cached + new],
             position: cached,
-            blocks: &table.0,
-            logits: Logits::All,
+            blocks: table,
         })
         .collect();
-    decoder.forward(&mut kv, &Batch::new(&chunks, BLOCK)).unwrap();
-    same_bits(&alone, &decoder.logits().unwrap(), "in a ragged batch of five");
+    let batch = Batch::new(&chunks, BLOCK).unwrap();
+    // Single tokens and pieces of prompts take different tiles of attention.
+    assert_eq!(batch.work(16).map(|items| items.len()), [2, 9]);
+    decoder.forward(&mut kv, &batch).unwrap();
+    decoder.head(&Vec::from_iter(0..batch.rows())).unwrap();
+    same_bits(&alone, &decoder.logits().unwrap(), "in a ragged batch of six");
 }

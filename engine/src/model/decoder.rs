@@ -32,6 +32,9 @@ pub struct Decoder {
     /// [context, d/2] each.
     rope: (Tensor<f32>, Tensor<f32>),
     work: Work,
+    /// Tokens of the last step.
+    computed: usize,
+    logits: Logits,
     chooser: Chooser,
     /// Tokens of a prompt that share an attention program.
     prompt_tokens: usize,
@@ -40,15 +43,23 @@ pub struct Decoder {
 /// Memory of a step, for up to `rows` tokens.
 struct Work {
     rows: usize,
+    /// The residual stream: a row a token of the last step.
     x: Tensor<f32>,
     /// Inputs of products, wide enough for each.
     input: Input,
     qkv: Tensor<f32>,
     q: Tensor<f32>,
     gate_up: Tensor<f32>,
-    /// Logits of the last step.
-    logits: Tensor<f32>,
-    logit_rows: usize,
+}
+
+/// Logits of the last call of [`Decoder::head`].
+struct Logits {
+    /// The first `rows` rows, [at least rows, vocabulary].
+    of: Tensor<f32>,
+    rows: usize,
+    /// Rows as they were before [`Decoder::apply`], and which those are.
+    raw: Tensor<f32>,
+    kept: Vec<usize>,
 }
 
 impl Decoder {
@@ -59,10 +70,11 @@ impl Decoder {
         let weights = Weights::load(file, &config, &stream)?;
         let rope = rope_tables(device, &config)?;
         let work = Work::new(device, &config, activations, 1)?;
+        let logits = Logits::new(device, config.vocab, 1)?;
         let target = device.compiles_for();
         let chooser = Chooser::new(device)?;
         let prompt_tokens = prompt_tokens(&target, config.group());
-        Ok(Decoder { config, stream, activations, weights, rope, work, chooser, prompt_tokens })
+        Ok(Decoder { config, stream, activations, weights, rope, work, computed: 0, logits, chooser, prompt_tokens })
     }
 
     /// The model's dimensions.
@@ -75,23 +87,54 @@ impl Decoder {
         self.stream.device()
     }
 
-    /// Computes a batch: keys and values go to the cache, logits of the rows the batch names stay here for
-    /// [`Decoder::sample`] and [`Decoder::logits`].
-    pub fn forward(&mut self, kv: &mut KvCache, batch: &Batch) -> Result<(), Error> {
-        let rows = batch.tokens.len();
-        let device = self.stream.device().clone();
+    /// Takes the memory of steps of up to `rows` tokens and `logits` rows of logits, so that none of those can lack it.
+    ///
+    /// # Errors
+    /// If there is not so much memory.
+    pub fn reserve(&mut self, rows: usize, logits: usize) -> Result<(), Error> {
+        let device = self.stream.device();
         if rows > self.work.rows {
-            // Grown in powers of two: a longer prompt later is likely to fit.
-            self.work = Work::new(&device, &self.config, self.activations, rows.next_power_of_two())?;
+            self.work = Work::new(device, &self.config, self.activations, rows)?;
+            self.computed = 0;
         }
+        if logits > self.logits.of.shape()[0] {
+            self.logits = Logits::new(device, self.config.vocab, logits)?;
+        }
+        Ok(())
+    }
+
+    /// Computes a batch: keys and values go to the cache; of each row what its logits follow from stays here for
+    /// [`Decoder::head`].
+    ///
+    /// # Errors
+    /// If the batch names tokens, positions or blocks that there are not; if memory lacks that was not
+    /// [reserved](Decoder::reserve); if a kernel fails. What is in the batch's slots is then unknown.
+    pub fn forward(&mut self, kv: &mut KvCache, batch: &Batch) -> Result<(), Error> {
+        self.forward_layers(kv, batch, || ())
+    }
+
+    /// [`Decoder::forward`], telling `each` when a layer is computed.
+    pub fn forward_layers(&mut self, kv: &mut KvCache, batch: &Batch, mut each: impl FnMut()) -> Result<(), Error> {
+        batch.check(&self.config, kv.num_blocks())?;
+        let rows = batch.rows();
+        (self.computed, self.logits.rows) = (0, 0);
+        // Grown in powers of two: a longer prompt later is likely to fit.
+        if rows > self.work.rows {
+            self.reserve(rows.next_power_of_two(), 0)?;
+        }
+        let device = self.stream.device().clone();
         let Decoder { config, stream, weights, rope, work, .. } = self;
         let (c, stream) = (&*config, &*stream);
         let positions = device.tensor([rows], &batch.positions)?;
         let slots = device.tensor([rows], &batch.slots)?;
         let tables = device.tensor([batch.tables.len() / batch.width, batch.width], &batch.tables)?;
-        let attention_rows = if batch.chunks.iter().all(|c| c[1] == 1) { 1 } else { self.prompt_tokens };
-        let items = batch.work(attention_rows);
-        let items = device.tensor([items.len(), 4], items.as_flattened())?;
+        // Tiles for single tokens and for many: schedules, which give a row the same bits.
+        let mut attentions = vec![];
+        for (tile, items) in [1, self.prompt_tokens].into_iter().zip(batch.work(self.prompt_tokens)) {
+            if !items.is_empty() {
+                attentions.push((tile, device.tensor([items.len(), 4], items.as_flattened())?));
+            }
+        }
         let tokens = device.tensor([rows], &batch.tokens)?;
         let scale = 1.0 / (c.head_dim as f32).sqrt();
 
@@ -99,7 +142,7 @@ impl Decoder {
         for (layer, (keys, values)) in weights.layers.iter().zip(&mut kv.layers) {
             let next = work.input.forms_of(&layer.qkv);
             work.input.norm(&work.x, &layer.attention_norm, rows, c, next, stream)?;
-            work.input.project(&layer.qkv, rows, &mut work.qkv, false, stream)?;
+            work.input.project(&layer.qkv, rows, &mut work.qkv.view_mut()?, false, stream)?;
             rope_and_cache::launch(
                 &work.qkv,
                 &rope.0,
@@ -114,93 +157,118 @@ impl Decoder {
             .cfg(Heads { q: c.heads, kv: c.kv_heads, pairs: c.rope_pairs })
             .grid([rows, c.heads + 2 * c.kv_heads])
             .run(stream)?;
-            let attended = work.input.write(rows, c.q_width())?;
-            attention::launch(&work.q, &*keys, &*values, &tables, &items, attended, scale)
-                .dims(attention_rows, c.group(), c.head_dim, BLOCK)
-                .cfg(ORDER)
-                .grid([c.kv_heads, items.shape()[0]])
-                .run(stream)?;
+            for (tile, items) in &attentions {
+                let attended = work.input.write(rows, c.q_width())?;
+                attention::launch(&work.q, &*keys, &*values, &tables, items, attended, scale)
+                    .dims(*tile, c.group(), c.head_dim, BLOCK)
+                    .cfg(ORDER)
+                    .grid([c.kv_heads, items.shape()[0]])
+                    .run(stream)?;
+            }
             let next = work.input.forms_of(&layer.output);
             work.input.written(rows, c.q_width(), next, stream)?;
-            work.input.project(&layer.output, rows, &mut work.x, true, stream)?;
+            work.input.project(&layer.output, rows, &mut work.x.view_mut()?, true, stream)?;
 
             let next = work.input.forms_of(&layer.gate_up);
             work.input.norm(&work.x, &layer.ffn_norm, rows, c, next, stream)?;
-            work.input.project(&layer.gate_up, rows, &mut work.gate_up, false, stream)?;
+            work.input.project(&layer.gate_up, rows, &mut work.gate_up.view_mut()?, false, stream)?;
             let next = work.input.forms_of(&layer.down);
             work.input.swiglu(&work.gate_up, rows, c.ffn, next, stream)?;
-            work.input.project(&layer.down, rows, &mut work.x, true, stream)?;
+            work.input.project(&layer.down, rows, &mut work.x.view_mut()?, true, stream)?;
+            each();
         }
-        self.head(batch)
+        self.computed = rows;
+        Ok(())
     }
 
-    /// Logits of the rows that the batch names.
-    fn head(&mut self, batch: &Batch) -> Result<(), Error> {
-        let Decoder { config: c, stream, weights, work, .. } = self;
-        let rows = batch.logit_rows.len();
-        work.logit_rows = rows;
-        if rows == 0 {
+    /// Computes the logits of rows of the last step, in this order: they stay here as rows 0, 1, 2 … for what follows. Each
+    /// call replaces those of the last.
+    ///
+    /// # Errors
+    /// If the last step has no such row, memory lacks that was not [reserved](Decoder::reserve), or a kernel fails.
+    pub fn head(&mut self, rows: &[usize]) -> Result<(), Error> {
+        if let Some(row) = rows.iter().find(|row| **row >= self.computed) {
+            return Err(Error::Step(format!("logits of row {row}; the last step computed {} rows", self.computed)));
+        }
+        let n = rows.len();
+        self.reserve(0, n)?;
+        self.logits.rows = 0;
+        self.logits.kept.clear();
+        if n == 0 {
             return Ok(());
         }
-        let device = stream.device();
-        if work.logits.shape()[0] < rows {
-            work.logits = device.zeros([rows, c.vocab])?;
+        let Decoder { config: c, stream, weights, work, logits, .. } = self;
+        // The input has a row for each row of the step, and the step may have fewer than logits are asked for.
+        for (part, rows) in rows.chunks(work.rows).enumerate() {
+            let first = part * work.rows;
+            let chosen: Vec<i32> = rows.iter().map(|row| *row as i32).collect();
+            let chosen = stream.device().tensor([chosen.len()], &chosen)?;
+            let normed = work.input.write(rows.len(), c.hidden)?;
+            rms_norm_rows::launch(&work.x, &weights.norm, &chosen, normed, c.norm_eps)
+                .dims(c.hidden)
+                .grid(rows.len())
+                .run(stream)?;
+            work.input.written(rows.len(), c.hidden, work.input.forms_of(&weights.head), stream)?;
+            let mut to = logits.of.view_mut()?.slice(0, first..first + rows.len())?;
+            work.input.project(&weights.head, rows.len(), &mut to, false, stream)?;
         }
-        let chosen = device.tensor([rows], &batch.logit_rows)?;
-        let normed = work.input.write(rows, c.hidden)?;
-        rms_norm_rows::launch(&work.x, &weights.norm, &chosen, normed, c.norm_eps)
-            .dims(c.hidden)
-            .grid(rows)
-            .run(stream)?;
-        work.input.written(rows, c.hidden, work.input.forms_of(&weights.head), stream)?;
-        work.input.project(&weights.head, rows, &mut work.logits, false, stream)
+        logits.rows = n;
+        Ok(())
     }
 
-    /// Logits of the last step, row after row.
+    /// The logits, row after row.
     pub fn logits(&self) -> Result<Vec<f32>, Error> {
-        Ok(self.work.logits.slice(0, 0..self.work.logit_rows)?.try_to_vec()?)
+        Ok(self.logits.of.slice(0, 0..self.logits.rows)?.try_to_vec()?)
     }
 
-    /// Applies rules to logits of the last step: [`Decoder::sample`] draws by them, and [`Decoder::logprobs`] no longer gives
-    /// the model's own.
+    /// Keeps these rows of the logits as they are: [`Decoder::logprobs`] reads them as they were now, whatever is applied
+    /// later.
+    pub fn keep_raw(&mut self, rows: &[usize]) -> Result<(), Error> {
+        self.check_rows(rows.iter().copied())?;
+        self.chooser.copy(&self.stream, &self.logits.of, rows, &mut self.logits.raw)?;
+        self.logits.kept = rows.to_vec();
+        Ok(())
+    }
+
+    /// Applies rules to the logits: [`Decoder::sample`] draws by them.
     pub fn apply(&mut self, rules: &[RowRules<'_>]) -> Result<(), Error> {
         self.check_rows(rules.iter().map(|r| r.row))?;
-        self.chooser.apply(&self.stream, &mut self.work.logits, rules)
+        self.chooser.apply(&self.stream, &mut self.logits.of, rules)
     }
 
-    /// Log-probabilities by logits of the last step.
+    /// Log-probabilities by the logits: of rows that were [kept](Decoder::keep_raw), as they were then; of others, as they are.
     pub fn logprobs(&self, items: &[LogprobsOf]) -> Result<Vec<TokenLogprobs>, Error> {
         self.check_rows(items.iter().map(|i| i.row))?;
-        self.chooser.logprobs(&self.stream, &self.work.logits, items)
+        let Logits { of, raw, kept, .. } = &self.logits;
+        let (mut plain, mut before) = (vec![], vec![]);
+        let places: Vec<(bool, usize)> = items
+            .iter()
+            .map(|item| {
+                let at = kept.iter().position(|row| *row == item.row);
+                let list = if at.is_some() { &mut before } else { &mut plain };
+                list.push(LogprobsOf { row: at.unwrap_or(item.row), ..*item });
+                (at.is_some(), list.len() - 1)
+            })
+            .collect();
+        let plain = self.chooser.logprobs(&self.stream, of, &plain)?;
+        let before = self.chooser.logprobs(&self.stream, raw, &before)?;
+        Ok(places.into_iter().map(|(kept, i)| if kept { before[i].clone() } else { plain[i].clone() }).collect())
+    }
+
+    /// One token for each row of the logits, drawn so, for this position. `None` of a row that has no logit above −∞: it has
+    /// no token that could be chosen. That is its own affair, and other rows' tokens are what they are.
+    pub fn sample(&self, rows: &[(Draw, u32)]) -> Result<Vec<Option<u32>>, Error> {
+        let of = self.logits.rows;
+        if rows.len() != of {
+            return Err(Error::Step(format!("draws for {} rows; there are {of} rows of logits", rows.len())));
+        }
+        self.chooser.draw(&self.stream, &self.logits.of, rows)
     }
 
     fn check_rows(&self, mut rows: impl Iterator<Item = usize>) -> Result<(), Error> {
-        let of = self.work.logit_rows;
+        let of = self.logits.rows;
         let outside = rows.find(|row| *row >= of);
-        outside.map_or(Ok(()), |row| Err(Error::Usage(format!("row {row} of {of} rows of logits"))))
-    }
-
-    /// One token for each row of logits of the last step, drawn so, for this position.
-    ///
-    /// # Errors
-    /// If a row has no logit above −∞: a NaN somewhere in the model spreads to all.
-    pub fn sample(&self, rows: &[(Draw, u32)]) -> Result<Vec<u32>, Error> {
-        if rows.len() != self.work.logit_rows {
-            return Err(Error::Usage(format!(
-                "draws for {} rows of {} rows of logits",
-                rows.len(),
-                self.work.logit_rows
-            )));
-        }
-        let tokens = self.chooser.draw(&self.stream, &self.work.logits, rows)?;
-        for (row, &token) in tokens.iter().enumerate() {
-            let at = token as usize;
-            let logit = self.work.logits.slice(0, row..row + 1)?.slice(1, at..at + 1)?.try_to_vec()?;
-            if logit[0].is_nan() || logit[0] == f32::NEG_INFINITY {
-                return Err(Error::NoLogits { position: rows[row].1 as usize });
-            }
-        }
-        Ok(tokens)
+        outside.map_or(Ok(()), |row| Err(Error::Step(format!("row {row} of {of} rows of logits"))))
     }
 }
 
@@ -213,9 +281,13 @@ impl Work {
             qkv: device.zeros([rows, c.q_width() + 2 * c.kv_width()])?,
             q: device.zeros([rows, c.q_width()])?,
             gate_up: device.zeros([rows, 2 * c.ffn])?,
-            logits: device.zeros([1, c.vocab])?,
-            logit_rows: 0,
         })
+    }
+}
+
+impl Logits {
+    fn new(device: &Device, vocab: usize, rows: usize) -> Result<Logits, Error> {
+        Ok(Logits { of: device.zeros([rows, vocab])?, rows: 0, raw: device.zeros([rows, vocab])?, kept: vec![] })
     }
 }
 

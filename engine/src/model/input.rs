@@ -137,12 +137,12 @@ impl Input {
         &self,
         p: &Projection,
         rows: usize,
-        y: &mut Tensor<f32>,
+        y: &mut TensorViewMut<'_, f32>,
         residual: bool,
         stream: &Stream,
     ) -> Result<(), Error> {
         for (w, column) in &p.parts {
-            let columns = y.view_mut()?.slice(1, *column..*column + w.n())?;
+            let columns = y.reborrow().slice(1, *column..*column + w.n())?;
             self.product(w, p.bits, rows, columns, Epilogue { residual }, stream)?;
         }
         Ok(())

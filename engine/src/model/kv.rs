@@ -1,4 +1,4 @@
-//! The paged KV cache: blocks of tokens that sequences take and give back.
+//! The memory of the paged KV cache, in blocks of tokens. Which sequence has which is [`crate::kv`]'s.
 
 use crate::Error;
 use crate::model::Config;
@@ -12,58 +12,45 @@ pub const BLOCK: usize = 64;
 pub struct KvCache {
     /// One pair a layer.
     pub layers: Vec<(Tensor<f16>, Tensor<f16>)>,
-    free: Vec<u32>,
     blocks: usize,
 }
 
 impl KvCache {
-    /// A cache for `tokens` tokens (rounded up to whole blocks), zeroed: a masked key must be finite.
+    /// A cache for one sequence of `tokens` tokens, whose block table is 0, 1, 2 … ([`KvCache::table`]).
     pub fn new(device: &Device, config: &Config, tokens: usize) -> Result<KvCache, Error> {
         if tokens > config.context {
             let made_for = config.context;
             return Err(Error::Usage(format!("a context of {tokens} tokens: the model was made for {made_for}")));
         }
         let blocks = tokens.div_ceil(BLOCK).max(1);
+        KvCache::with_blocks(device, config, blocks)
+            .map_err(|e| Error::Usage(format!("the KV cache of a context of {tokens} tokens: {e}; use a shorter one")))
+    }
+
+    /// A cache of so many blocks, for any number of sequences: [`KvCache::bytes_per_block`] says what one takes.
+    ///
+    /// # Errors
+    /// If there is not so much memory.
+    pub fn with_blocks(device: &Device, config: &Config, blocks: usize) -> Result<KvCache, TensorError> {
         let (h, d) = (config.kv_heads, config.head_dim);
         let layers = (0..config.layers)
             .map(|_| Ok((device.zeros([blocks, h, d, BLOCK])?, device.zeros([blocks, h, BLOCK, d])?)))
-            .collect::<Result<_, TensorError>>()
-            .map_err(|e| {
-                Error::Usage(format!("the KV cache of a context of {tokens} tokens: {e}; use a shorter one"))
-            })?;
-        Ok(KvCache { layers, free: (0..blocks as u32).rev().collect(), blocks })
+            .collect::<Result<_, TensorError>>()?;
+        Ok(KvCache { layers, blocks })
     }
 
-    /// Blocks that no sequence holds.
-    pub fn free_blocks(&self) -> usize {
-        self.free.len()
+    /// Bytes of a block's keys and values in all layers.
+    pub fn bytes_per_block(config: &Config) -> usize {
+        config.layers * 2 * config.kv_width() * BLOCK * size_of::<f16>()
     }
 
-    /// Bytes of the whole cache.
-    pub fn bytes(&self) -> usize {
-        self.layers.iter().map(|(k, v)| (k.len() + v.len()) * 2).sum()
+    /// Blocks of the cache.
+    pub fn num_blocks(&self) -> usize {
+        self.blocks
     }
 
-    /// Makes `table` large enough for `tokens` tokens; an error, with nothing taken, if too few blocks are free.
-    pub fn grow(&mut self, table: &mut BlockTable, tokens: usize) -> Result<(), Error> {
-        let more = tokens.div_ceil(BLOCK).saturating_sub(table.0.len());
-        if more > self.free.len() {
-            return Err(Error::Usage(format!(
-                "the KV cache is full: {tokens} tokens need {more} more blocks of {BLOCK}, {} of {} are free",
-                self.free.len(),
-                self.blocks
-            )));
-        }
-        table.0.extend(self.free.drain(self.free.len() - more..).rev());
-        Ok(())
-    }
-
-    /// Gives a sequence's blocks back.
-    pub fn release(&mut self, table: &mut BlockTable) {
-        self.free.extend(table.0.drain(..).rev());
+    /// The block table of a sequence that has all blocks.
+    pub fn table(&self) -> Vec<u32> {
+        (0..self.blocks as u32).collect()
     }
 }
-
-/// The blocks of one sequence, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlockTable(pub Vec<u32>);

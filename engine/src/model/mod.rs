@@ -16,5 +16,5 @@ pub use batch::{Batch, Chunk};
 pub use config::Config;
 pub use decoder::Decoder;
 pub use input::Activations;
-pub use kv::{BlockTable, KvCache};
+pub use kv::KvCache;
 pub use weights::Weights;

@@ -35,12 +35,34 @@ pub struct Limits {
     pub max_logprobs: u32,
     /// Most answers to one prompt.
     pub max_n: u32,
+    /// Most texts that end an answer.
+    pub max_stop: usize,
+    /// Most bytes of one of them.
+    pub max_stop_bytes: usize,
+    /// Most tokens that end an answer.
+    pub max_stop_token_ids: usize,
+    /// Most tokens with a bias.
+    pub max_logit_bias: usize,
+    /// Most sequences of tokens that an answer must not contain.
+    pub max_bad_words: usize,
+    /// Most tokens of one of them.
+    pub max_bad_word_tokens: usize,
 }
 
 impl Limits {
     /// The usual ones of a vocabulary.
     pub fn new(vocab_size: usize) -> Limits {
-        Limits { vocab_size, max_logprobs: 20, max_n: 128 }
+        Limits {
+            vocab_size,
+            max_logprobs: 20,
+            max_n: 128,
+            max_stop: 64,
+            max_stop_bytes: 1024,
+            max_stop_token_ids: 1024,
+            max_logit_bias: 1024,
+            max_bad_words: 1024,
+            max_bad_word_tokens: 64,
+        }
     }
 }
 
@@ -59,11 +81,25 @@ impl SamplingParams {
         for (field, asked) in [("logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
             asked.map_or(Ok(()), |found| up_to(field, found, limits.max_logprobs))?;
         }
+        // What everybody else waits for, with each token of this answer, has bounds.
+        let most = |field, found: usize, most: usize, of: &str| {
+            within(field, format_args!("of {found} {of}"), found <= most, || format!("of at most {most}"))
+        };
+        let longest = |lengths: &mut dyn Iterator<Item = usize>| lengths.max().unwrap_or(0);
+        most("stop", self.stop.len(), limits.max_stop, "texts")?;
+        let bytes = longest(&mut self.stop.iter().map(String::len));
+        most("stop", bytes, limits.max_stop_bytes, "bytes in one text")?;
+        most("stop_token_ids", self.stop_token_ids.len(), limits.max_stop_token_ids, "tokens")?;
+        most("logit_bias", self.logit_bias.len(), limits.max_logit_bias, "tokens")?;
+        most("bad_words", self.bad_words.len(), limits.max_bad_words, "sequences")?;
+        let tokens = longest(&mut self.bad_words.iter().map(Vec::len));
+        most("bad_words", tokens, limits.max_bad_word_tokens, "tokens in one sequence")?;
         let tokens = [
             ("logit_bias", self.logit_bias.keys().copied().collect()),
             ("bad_words", self.bad_words.concat()),
             ("allowed_token_ids", self.allowed_token_ids.clone().unwrap_or_default()),
             ("stop_token_ids", self.stop_token_ids.clone()),
+            ("keep_token_ids", self.keep_token_ids.clone()),
         ];
         for (field, ids) in tokens {
             for id in ids {

@@ -3,7 +3,7 @@
 use tegula::{Device, Stream, Tensor};
 use tegula_kernels::logprobs::logprobs;
 use tegula_kernels::registry;
-use tegula_kernels::rules::{edit_logits, mask_logits};
+use tegula_kernels::rules::{copy_rows, edit_logits, mask_logits};
 use tegula_kernels::sample::sample;
 
 use super::edit::Edit;
@@ -44,6 +44,7 @@ fn aligned(width: usize) -> usize {
 pub struct Chooser {
     edits: usize,
     mask_words: usize,
+    copy: usize,
     sample: usize,
     logprobs: usize,
 }
@@ -56,6 +57,7 @@ impl Chooser {
         Ok(Chooser {
             edits: tile("edit_logits")?,
             mask_words: tile("mask_logits")?,
+            copy: tile("copy_rows")?,
             sample: tile("sample")?,
             logprobs: tile("logprobs")?,
         })
@@ -82,40 +84,64 @@ impl Chooser {
                 .grid([masked.len(), parts])
                 .run(stream)?;
         }
-        let mut edits: Vec<(i32, Edit)> = rules
+        let edits: Vec<(i32, Edit)> = rules
             .iter()
             .flat_map(|r| r.edits.iter().map(|e| (r.row as i32, *e)))
             .filter(|(_, e)| (e.token as usize) < vocabulary)
             .collect();
         if !edits.is_empty() {
-            // Edits of no row change nothing.
-            let n = aligned(edits.len());
-            edits.resize(n, (-1, Edit::none(0)));
-            let places = edits.iter().map(|e| e.0).chain(edits.iter().map(|e| e.1.token as i32));
-            let fields: [fn(&Edit) -> f32; 3] = [|e| e.bias, |e| e.repetition, |e| e.penalty];
-            let values = fields.iter().flat_map(|field| edits.iter().map(|e| field(&e.1)));
-            let places = device.tensor([2, n], &places.collect::<Vec<_>>())?;
-            let values = device.tensor([3, n], &values.collect::<Vec<_>>())?;
-            edit_logits::launch(&places, &values, logits).dims(self.edits).grid(n.div_ceil(self.edits)).run(stream)?;
+            let n = edits.len();
+            let mut places = vec![0i32; 2 * aligned(n)];
+            let mut values = vec![0f32; 3 * aligned(n)];
+            for (i, (row, edit)) in edits.iter().enumerate() {
+                let at = |line: usize| line * aligned(n) + i;
+                (places[at(0)], places[at(1)]) = (*row, edit.token as i32);
+                (values[at(0)], values[at(1)], values[at(2)]) = (edit.bias, edit.repetition, edit.penalty);
+            }
+            let places = device.tensor([2, aligned(n)], &places)?;
+            let values = device.tensor([3, aligned(n)], &values)?;
+            let (places, values) = (places.slice(1, 0..n)?, values.slice(1, 0..n)?);
+            edit_logits::launch(places, values, logits).dims(self.edits).grid(n.div_ceil(self.edits)).run(stream)?;
         }
         Ok(())
     }
 
-    /// One token for each row of `logits` [rows, vocabulary] from the first on: drawn so, for this position. 0 where all
-    /// logits of a row are NaN or −∞.
-    pub fn draw(&self, stream: &Stream, logits: &Tensor<f32>, rows: &[(Draw, u32)]) -> Result<Vec<u32>, Error> {
+    /// Copies rows of `logits` [rows, vocabulary] to the first rows of `to`, which is as wide.
+    pub fn copy(
+        &self,
+        stream: &Stream,
+        logits: &Tensor<f32>,
+        rows: &[usize],
+        to: &mut Tensor<f32>,
+    ) -> Result<(), Error> {
+        let (n, vocabulary) = (rows.len(), logits.shape()[1]);
+        if n == 0 {
+            return Ok(());
+        }
+        let rows = stream.device().tensor([n], &rows.iter().map(|row| *row as i32).collect::<Vec<_>>())?;
+        let to = to.view_mut()?.slice(0, 0..n)?;
+        copy_rows::launch(logits, &rows, to).dims(self.copy).grid([n, vocabulary.div_ceil(self.copy)]).run(stream)?;
+        Ok(())
+    }
+
+    /// One token for each row of `logits` [rows, vocabulary] from the first on: drawn so, for this position. `None` where
+    /// all logits of a row are NaN or −∞.
+    pub fn draw(&self, stream: &Stream, logits: &Tensor<f32>, rows: &[(Draw, u32)]) -> Result<Vec<Option<u32>>, Error> {
         let (device, n) = (stream.device(), rows.len());
         let params = rows.iter().flat_map(|(d, _)| [d.temperature, d.top_p, d.min_p, d.typical_p]);
         let params = device.tensor([n, 4], &params.collect::<Vec<f32>>())?;
         let top_k = device.tensor([n], &rows.iter().map(|(d, _)| d.top_k).collect::<Vec<i32>>())?;
         let seeds = device.tensor([n], &rows.iter().map(|(d, _)| d.seed).collect::<Vec<u64>>())?;
         let positions = device.tensor([n], &rows.iter().map(|r| r.1 as i32).collect::<Vec<i32>>())?;
+        if n == 0 {
+            return Ok(vec![]);
+        }
         let mut tokens = device.zeros::<i32>([n])?;
         sample::launch(logits, &params, &top_k, &seeds, &positions, &mut tokens)
             .dims(self.sample)
             .grid(n)
             .run(stream)?;
-        Ok(tokens.try_as_slice()?.iter().map(|&t| t as u32).collect())
+        Ok(tokens.try_as_slice()?.iter().map(|&t| u32::try_from(t).ok()).collect())
     }
 
     /// Log-probabilities of rows of `logits` [rows, vocabulary]; rows may come several times, and in any order. Applied

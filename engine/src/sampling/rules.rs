@@ -15,10 +15,13 @@ pub struct LogitRules {
     ends: Arc<[u32]>,
     /// What `allowed_token_ids` allows.
     mask: Option<Arc<[u32]>>,
-    /// Tokens of the prompt, if a penalty asks for them.
-    prompt: Arc<BTreeSet<u32>>,
+    vocab_size: usize,
+    /// Tokens of the prompt in order, each once, if a penalty asks for them.
+    prompt: Arc<[u32]>,
     /// How often each token was in the answer, if a penalty asks for it.
     counts: BTreeMap<u32, u32>,
+    /// Biases and penalties for the next token, in the order of tokens.
+    standing: Vec<Edit>,
     /// The last tokens of the answer: as many as the longest bad word can need.
     tail: Vec<u32>,
     num_output_tokens: usize,
@@ -29,13 +32,21 @@ impl LogitRules {
     /// the other answers to the same prompt, clone them.
     pub fn new(params: Arc<SamplingParams>, prompt: &[u32], ends: &[u32], vocab_size: usize) -> LogitRules {
         let mask = params.allowed_token_ids.as_ref().map(|ids| mask_of(ids, vocab_size).into());
-        let prompt = if params.repetition_penalty == 1.0 { BTreeSet::new() } else { prompt.iter().copied().collect() };
+        let mut prompt = if params.repetition_penalty == 1.0 { vec![] } else { prompt.to_vec() };
+        prompt.sort_unstable();
+        prompt.dedup();
+        let mut changed: Vec<u32> = params.logit_bias.keys().chain(&prompt).copied().collect();
+        changed.sort_unstable();
+        changed.dedup();
+        let standing = changed.into_iter().map(|t| params.edit(t, 0, prompt.binary_search(&t).is_ok())).collect();
         LogitRules {
             params,
             ends: ends.into(),
             mask,
-            prompt: Arc::new(prompt),
+            vocab_size,
+            prompt: prompt.into(),
             counts: BTreeMap::new(),
+            standing,
             tail: vec![],
             num_output_tokens: 0,
         }
@@ -45,7 +56,13 @@ impl LogitRules {
     pub fn push(&mut self, token: u32) {
         self.num_output_tokens += 1;
         if self.counts_tokens() {
-            *self.counts.entry(token).or_default() += 1;
+            let count = self.counts.entry(token).or_default();
+            *count += 1;
+            let edit = self.params.edit(token, *count, self.prompt.binary_search(&token).is_ok());
+            match self.standing.binary_search_by_key(&token, |e| e.token) {
+                Ok(at) => self.standing[at] = edit,
+                Err(at) => self.standing.insert(at, edit),
+            }
         }
         let longest = self.params.bad_words.iter().map(Vec::len).max().unwrap_or(0);
         if longest > 1 {
@@ -80,23 +97,20 @@ impl LogitRules {
     /// The edits for the next token, in the order of tokens, each token once at most. `mask`: all that is allowed now,
     /// [`LogitRules::mask`] or a grammar's.
     ///
-    /// Where bans would leave nothing of the mask there are none: what a grammar or a list demands comes before
-    /// `min_tokens` and `bad_words`.
+    /// Where bans would leave nothing of the mask, or of the vocabulary, there are none: that there is an answer, and what a
+    /// grammar or a list demands, comes before `min_tokens` and `bad_words`.
     pub fn edits(&self, mask: Option<&[u32]>) -> Vec<Edit> {
-        let p = &*self.params;
-        let mut edits: BTreeMap<u32, Edit> = BTreeMap::new();
-        let changed = p.logit_bias.keys().chain(self.prompt.iter()).chain(self.counts.keys());
-        for &token in changed {
-            edits.entry(token).or_insert_with(|| {
-                let count = self.counts.get(&token).copied().unwrap_or(0);
-                p.edit(token, count, self.prompt.contains(&token))
-            });
-        }
+        let mut edits = self.standing.clone();
         let bans = self.bans();
-        if mask.is_none_or(|mask| leaves_any(mask, &bans)) {
-            edits.extend(bans.into_iter().map(|token| (token, Edit::ban(token))));
+        if leaves_any(mask, &bans, self.vocab_size) {
+            for token in bans {
+                match edits.binary_search_by_key(&token, |e| e.token) {
+                    Ok(at) => edits[at] = Edit::ban(token),
+                    Err(at) => edits.insert(at, Edit::ban(token)),
+                }
+            }
         }
-        edits.into_values().collect()
+        edits
     }
 
     fn counts_tokens(&self) -> bool {
@@ -118,8 +132,11 @@ impl LogitRules {
     }
 }
 
-/// Whether a mask allows any token that is not banned.
-fn leaves_any(mask: &[u32], bans: &BTreeSet<u32>) -> bool {
+/// Whether a mask, or the vocabulary, has any token that is not banned.
+fn leaves_any(mask: Option<&[u32]>, bans: &BTreeSet<u32>, vocab_size: usize) -> bool {
+    let Some(mask) = mask else {
+        return bans.range(..vocab_size as u32).count() < vocab_size;
+    };
     let allowed: usize = mask.iter().map(|word| word.count_ones() as usize).sum();
     allowed > bans.iter().filter(|&&token| allows(mask, token)).count()
 }

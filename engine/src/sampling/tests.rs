@@ -1,5 +1,6 @@
 //! Parameters, rules and their meaning on a device.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
@@ -74,6 +75,18 @@ fn bounds_are_checked_and_errors_name_field_value_and_what_would_be_right() {
         (
             json!({ "bad_words": [[1], [7, 100]] }),
             "bad_words is of token 100; it must be of tokens of the vocabulary, 0 to 99",
+        ),
+        (json!({ "stop": vec!["a"; 65] }), "stop is of 65 texts; it must be of at most 64"),
+        (json!({ "stop": ["b", "a".repeat(1025)] }), "stop is of 1025 bytes in one text; it must be of at most 1024"),
+        (json!({ "stop_token_ids": vec![1; 1025] }), "stop_token_ids is of 1025 tokens; it must be of at most 1024"),
+        (json!({ "bad_words": vec![[1]; 1025] }), "bad_words is of 1025 sequences; it must be of at most 1024"),
+        (
+            json!({ "bad_words": [vec![1; 65]] }),
+            "bad_words is of 65 tokens in one sequence; it must be of at most 64",
+        ),
+        (
+            json!({ "logit_bias": (0..1025).map(|t| (t.to_string(), 1.0)).collect::<BTreeMap<_, _>>() }),
+            "logit_bias is of 1025 tokens; it must be of at most 1024",
         ),
     ];
     for (params, message) in bad {
@@ -194,12 +207,63 @@ fn bans_leave_something_of_a_mask() {
     assert_eq!(rules.edits(Some(&mask_of(&[7, 64], 100))), [Edit::ban(7)]);
 }
 
+/// Bans of all tokens there are would end everything: then there are none.
+#[test]
+fn bans_leave_something_of_the_vocabulary() {
+    let all_but = |but: u32| (0..100).filter(|t| *t != but).map(|t| vec![t]).collect();
+    let params = SamplingParams { bad_words: all_but(100), ..Default::default() };
+    assert_eq!(rules(params, &[1], &[]).edits(None), []);
+    let params = SamplingParams { bad_words: all_but(50), min_tokens: 2, ..Default::default() };
+    let mut with_ends = rules(params.clone(), &[1], &[50]);
+    assert_eq!(with_ends.edits(None), []);
+    [50, 50].into_iter().for_each(|token| with_ends.push(token));
+    assert_eq!(with_ends.edits(None).len(), 99);
+    assert!(rules(params, &[1], &[]).edits(None).iter().all(|e| e.is_ban() && e.token != 50));
+}
+
 fn some_edits() -> impl Strategy<Value = Vec<Edit>> {
     let edit = (prop_oneof![Just(f32::NEG_INFINITY), -50f32..50.0], 0.3f32..2.5, -3f32..3.0);
     prop::collection::btree_map(0u32..75, edit, 0..40).prop_map(|edits| {
         let of = |(token, (bias, repetition, penalty))| Edit { token, bias, repetition, penalty };
         edits.into_iter().map(of).collect()
     })
+}
+
+proptest! {
+    /// Edits are kept up as tokens come: they are what the prompt and the answer as a whole give.
+    #[test]
+    fn edits_follow_from_prompt_and_answer_as_a_whole(
+        prompt in prop::collection::vec(0u32..30, 1..20),
+        answer in prop::collection::vec(0u32..30, 0..40),
+        bias in prop::collection::btree_map(0u32..30, -5f32..5.0, 0..6),
+        (repetition_penalty, presence_penalty, frequency_penalty) in
+            (prop_oneof![Just(1f32), 0.5f32..2.0], prop_oneof![Just(0f32), -2f32..2.0], prop_oneof![Just(0f32), -2f32..2.0]),
+        word in prop::collection::vec(0u32..30, 1..3),
+    ) {
+        let params = SamplingParams {
+            repetition_penalty, presence_penalty, frequency_penalty, logit_bias: bias.clone(),
+            bad_words: vec![word.clone()], ..Default::default()
+        };
+        let mut rules = rules(params, &prompt, &[]);
+        answer.iter().for_each(|&token| rules.push(token));
+        let mut logits = vec![1.25f32; 100];
+        apply(&rules.edits(None), None, &mut logits);
+        for token in 0..100u32 {
+            let count = answer.iter().filter(|t| **t == token).count();
+            let mut want = 1.25 + bias.get(&token).copied().unwrap_or(0.0);
+            if count > 0 || prompt.contains(&token) {
+                want = if want > 0.0 { want / repetition_penalty } else { want * repetition_penalty };
+            }
+            if count > 0 {
+                want -= frequency_penalty * count as f32 + presence_penalty;
+            }
+            let (last, before) = word.split_last().unwrap();
+            if token == *last && answer.ends_with(before) {
+                want = f32::NEG_INFINITY;
+            }
+            prop_assert_eq!(logits[token as usize], want, "token {}", token);
+        }
+    }
 }
 
 proptest! {
@@ -262,6 +326,28 @@ fn logprobs_are_numbers() {
     assert_eq!((nothing.chosen.logprob, nothing.top[0].token), (LEAST_LOGPROB, 0));
 }
 
+/// A row without usable logits gives none, its neighbours what they give alone; a copy of a row is what it was.
+#[test]
+fn a_row_without_logits_is_its_own_affair() {
+    let (v, chooser) = (7, Chooser::new(CPU.device()).unwrap());
+    let logits: Vec<f32> = [[1.0; 7], [f32::NAN; 7], [0.25; 7], [f32::NEG_INFINITY; 7]].concat();
+    let mut tensor = CPU.device().tensor([4, v], &logits).unwrap();
+    let draw = SamplingParams::default().draw(3);
+    let of = |row: usize| {
+        let alone = CPU.device().tensor([1, v], &logits[row * v..][..v]).unwrap();
+        chooser.draw(&CPU, &alone, &[(draw, 9)]).unwrap()[0]
+    };
+    let rows = [(draw, 9); 4];
+    assert_eq!(chooser.draw(&CPU, &tensor, &rows).unwrap(), [of(0), None, of(2), None]);
+    assert!(of(0).is_some() && of(2).is_some());
+
+    let mut kept = CPU.device().zeros([4, v]).unwrap();
+    chooser.copy(&CPU, &tensor, &[2, 0], &mut kept).unwrap();
+    chooser.apply(&CPU, &mut tensor, &[RowRules { row: 2, edits: &[Edit::ban(1)], mask: None }]).unwrap();
+    assert_eq!(kept.as_slice(), [[0.25; 7], [1.0; 7], [0.0; 7], [0.0; 7]].concat());
+    assert_eq!(tensor.as_slice()[2 * v + 1], f32::NEG_INFINITY);
+}
+
 /// A greedy row is the argmax after its rules, whatever filters and seed.
 #[test]
 fn greedy_is_independent_of_filters_and_seed() {
@@ -270,6 +356,6 @@ fn greedy_is_independent_of_filters_and_seed() {
     let chooser = Chooser::new(CPU.device()).unwrap();
     for (top_p, top_k, seed) in [(1.0, 0, 0), (0.1, 5, 7), (0.5, 1, u64::MAX)] {
         let params = SamplingParams { top_p, top_k, seed: Some(seed), ..SamplingParams::greedy() };
-        assert_eq!(chooser.draw(&CPU, &tensor, &[(params.draws()[0], 9)]).unwrap(), [1]);
+        assert_eq!(chooser.draw(&CPU, &tensor, &[(params.draws()[0], 9)]).unwrap(), [Some(1)]);
     }
 }

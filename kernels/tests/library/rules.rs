@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use tegula::prelude::*;
-use tegula_kernels::rules::{edit_logits, mask_logits};
+use tegula_kernels::rules::{copy_rows, edit_logits, mask_logits};
 
 /// Row, token; bias, repetition, penalty.
 pub type Edit = ((usize, usize), [f32; 3]);
@@ -38,14 +38,9 @@ pub fn edit(stream: &Stream, logits: &[f32], v: usize, edits: &[Edit], be: usize
     let of = |f: &dyn Fn(&Edit) -> f32| edits.iter().map(f).collect::<Vec<_>>();
     let values = [of(&|e| e.1[0]), of(&|e| e.1[1]), of(&|e| e.1[2])].concat();
     let places = edits.iter().map(|e| e.0.0 as i32).chain(edits.iter().map(|e| e.0.1 as i32));
-    edit_at(stream, logits, v, &places.collect::<Vec<_>>(), &values, be)
-}
-
-/// `places` and `values` as the kernel takes them.
-fn edit_at(stream: &Stream, logits: &[f32], v: usize, places: &[i32], values: &[f32], be: usize) -> Vec<f32> {
-    let n = places.len() / 2;
+    let n = edits.len();
     let mut out = tensor([logits.len() / v, v], logits);
-    let (places, values) = (tensor([2, n], places), tensor([3, n], values));
+    let (places, values) = (tensor([2, n], &places.collect::<Vec<_>>()), tensor([3, n], &values));
     edit_logits::launch(&places, &values, &mut out).dims(be).grid(n.div_ceil(be)).run(stream).unwrap();
     out.as_slice().to_vec()
 }
@@ -79,6 +74,19 @@ pub fn mask(
     out.as_slice().to_vec()
 }
 
+/// Rows of `from` as `copy_rows` copies them, into a tensor that has one row more, and that one.
+pub fn copy(stream: &Stream, from: &[f32], width: usize, rows: &[i32], bv: usize) -> (Vec<f32>, Vec<f32>) {
+    let from = tensor([from.len() / width, width], from);
+    let mut to = tensor([rows.len() + 1, width], &vec![7.5f32; (rows.len() + 1) * width]);
+    copy_rows::launch(&from, &tensor([rows.len()], rows), &mut to)
+        .dims(bv)
+        .grid([rows.len(), width.div_ceil(bv)])
+        .run(stream)
+        .unwrap();
+    let (copied, rest) = to.as_slice().split_at(rows.len() * width);
+    (copied.to_vec(), rest.to_vec())
+}
+
 /// A ban holds against every logit, and an edit that says nothing changes no bit.
 #[test]
 fn bans_and_plain_edits_are_exact() {
@@ -91,17 +99,6 @@ fn bans_and_plain_edits_are_exact() {
         for (got, x) in edit(stream, &logits, v, &plain, 4).iter().zip(logits) {
             assert!(*got == x || got.is_nan() && x.is_nan(), "{got} is not {x}");
         }
-    }
-}
-
-/// An edit of no row changes nothing: lists may be filled up with them.
-#[test]
-fn edits_outside_are_dropped() {
-    let logits = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
-    let (places, values) = ([-1, 1, 2, -1, 0, 1, 0, 0], [9.0, 9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
-    for stream in devices() {
-        let got = edit_at(stream, &logits, 3, &places, &values, 2);
-        assert_eq!(got, [1.0, 2.0, 3.0, 4.0, 14.0, 6.0], "{}", stream.device().name());
     }
 }
 

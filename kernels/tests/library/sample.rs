@@ -21,7 +21,13 @@ pub const GREEDY: Params = Params { temperature: 0.0, ..PLAIN };
 /// A row: logits, parameters, seed, position.
 pub type Row<'a> = (&'a [f32], Params, u64, i32);
 
+/// The tokens that rows give, each of which must give one.
 pub fn draw(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<usize> {
+    draw_any(stream, rows, bv).into_iter().map(|token| token.expect("a token")).collect()
+}
+
+/// The tokens that rows give; none of rows without usable logits.
+fn draw_any(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<Option<usize>> {
     let (n, v) = (rows.len(), rows[0].0.len());
     let logits = tensor([n, v], &rows.iter().flat_map(|r| r.0.iter().copied()).collect::<Vec<_>>());
     let params: Vec<f32> = rows.iter().flat_map(|r| [r.1.temperature, r.1.top_p, r.1.min_p, r.1.typical_p]).collect();
@@ -31,7 +37,8 @@ pub fn draw(stream: &Stream, rows: &[Row<'_>], bv: usize) -> Vec<usize> {
     let positions = tensor([n], &rows.iter().map(|r| r.3).collect::<Vec<_>>());
     let mut tokens = poisoned::<i32, _>([n]);
     sample::launch(&logits, &params, &top_k, &seeds, &positions, &mut tokens).dims(bv).grid(n).run(stream).unwrap();
-    tokens.as_slice().iter().map(|&t| usize::try_from(t).expect("no token was stored")).collect()
+    let token = |&t: &i32| if t == -1 { None } else { Some(usize::try_from(t).expect("no token was stored")) };
+    tokens.as_slice().iter().map(token).collect()
 }
 
 /// Philox 4×32-10, first word.
@@ -59,6 +66,7 @@ fn distribution(logits: &[f32], p: Params) -> Vec<f64> {
     let mass: Vec<f64> = scaled.iter().map(|x| (x - max).exp()).collect();
     let mut order: Vec<usize> = (0..logits.len()).collect();
     order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
+    order.retain(|&i| mass[i] >= f64::from(p.min_p));
     if p.top_k > 0 {
         order.truncate(p.top_k as usize);
     }
@@ -71,7 +79,6 @@ fn distribution(logits: &[f32], p: Params) -> Vec<f64> {
     });
     let needed = needed.count();
     order.truncate(needed);
-    order.retain(|&i| mass[i] >= f64::from(p.min_p));
     if p.typical_p < 1.0 {
         order = typical(&order, &mass, f64::from(p.typical_p));
     }
@@ -117,7 +124,7 @@ pub fn spread(n: usize, step: f32, rng: &mut Rng) -> Vec<f32> {
     rng.shuffled(n).into_iter().map(|i| 3.0 - i as f32 * step).collect()
 }
 
-pub const FILTERS: [Params; 12] = [
+pub const FILTERS: [Params; 13] = [
     PLAIN,
     Params { temperature: 0.7, ..PLAIN },
     Params { temperature: 1.7, top_k: 5, ..PLAIN },
@@ -130,6 +137,8 @@ pub const FILTERS: [Params; 12] = [
     Params { typical_p: 0.31, ..PLAIN },
     Params { temperature: 1.4, typical_p: 0.83, ..PLAIN },
     Params { top_k: 11, top_p: 0.93, min_p: 0.04, typical_p: 0.55, ..PLAIN },
+    // What min-p leaves is what top-p takes a share of.
+    Params { temperature: 1.2, top_p: 0.5, min_p: 0.4, ..PLAIN },
 ];
 
 #[test]
@@ -151,13 +160,36 @@ fn greedy_is_the_lowest_index_of_the_largest() {
                 x
             })
             .collect();
-        let want: Vec<usize> = logits
+        let usable = |x: f32| x > f32::NEG_INFINITY;
+        let want: Vec<Option<usize>> = logits
             .iter()
-            .map(|x| (0..v).rev().filter(|&i| !x[i].is_nan()).max_by(|&a, &b| x[a].total_cmp(&x[b])).unwrap_or(0))
+            .map(|x| (0..v).rev().filter(|&i| usable(x[i])).max_by(|&a, &b| x[a].total_cmp(&x[b])))
             .collect();
         for stream in devices() {
             let rows: Vec<Row<'_>> = logits.iter().map(|x| (&x[..], GREEDY, 1, 2)).collect();
-            assert_eq!(draw(stream, &rows, 16), want, "vocabulary of {v}, {}", stream.device().name());
+            assert_eq!(draw_any(stream, &rows, 16), want, "vocabulary of {v}, {}", stream.device().name());
+        }
+    }
+}
+
+/// A row without a logit above −∞ gives no token, whatever its parameters, and changes nothing for its neighbours.
+#[test]
+fn no_usable_logit_gives_no_token() {
+    let mut rng = Rng(75);
+    let v = 35;
+    let bad: [Vec<f32>; 3] = [
+        vec![f32::NAN; v],
+        vec![f32::NEG_INFINITY; v],
+        (0..v).map(|i| if i % 3 == 0 { f32::NAN } else { f32::NEG_INFINITY }).collect(),
+    ];
+    let good = spread(v, 0.2, &mut rng);
+    for stream in devices() {
+        for p in FILTERS.into_iter().chain([GREEDY]) {
+            let mut rows: Vec<Row<'_>> = bad.iter().map(|x| (&x[..], p, 8, 4)).collect();
+            rows.insert(1, (&good, p, 8, 4));
+            let got = draw_any(stream, &rows, 16);
+            let alone = draw(stream, &rows[1..2], 16)[0];
+            assert_eq!(got, [None, Some(alone), None, None], "{p:?}, {}", stream.device().name());
         }
     }
 }

@@ -16,6 +16,7 @@ pub const CASES: &[Case] = &[
         run: edits,
     },
     Case { kernel: "mask_logits", of: "", unit: "", bound: "", run: masks },
+    Case { kernel: "copy_rows", of: "", unit: "", bound: "", run: copies },
     Case { kernel: "sample", of: "", unit: "", bound: "", run: samples },
     Case { kernel: "logprobs", of: "", unit: "2⁻²⁴ of 1 + \\|ln p\\|", bound: "n + 48", run: logprobs },
 ];
@@ -51,6 +52,18 @@ fn masks(stream: &Stream, m: &mut Measure) {
         let want = rules::masked(&logits, v, &chosen, &masks, words);
         let got = rules::mask(stream, &logits, v, &chosen, &masks, words, 2);
         m.exact(&format!("{n} masks of {words} words, {rows} × {v}"), &got, &want);
+    }
+}
+
+fn copies(stream: &Stream, m: &mut Measure) {
+    let mut rng = Rng(153);
+    for (rows, width, n) in [(1, 1, 1), (3, 97, 0), (4, 97, 2), (5, 130, 5), (3, 64, 1), (2, 33, 2)] {
+        let from = rng.floats(rows * width, 9.0);
+        let chosen: Vec<i32> = (0..n).map(|_| rng.below(rows) as i32).collect();
+        let want: Vec<f32> = chosen.iter().flat_map(|&r| from[r as usize * width..][..width].to_vec()).collect();
+        let (got, rest) = rules::copy(stream, &from, width, &chosen, 32);
+        m.exact(&format!("{n} rows of {rows} × {width}"), &got, &want);
+        m.exact("the row past them", &rest, &vec![7.5; width]);
     }
 }
 
