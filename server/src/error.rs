@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::http::StatusCode;
+use axum::http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tegula_engine::engine::SubmitError;
@@ -19,9 +20,14 @@ pub struct ApiError {
 }
 
 impl ApiError {
+    /// Of any status, and about no parameter.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> ApiError {
+        ApiError { status, message: message.into(), param: None }
+    }
+
     /// 400: the request makes no sense.
     pub fn bad_request(message: impl Into<String>) -> ApiError {
-        ApiError { status: StatusCode::BAD_REQUEST, message: message.into(), param: None }
+        ApiError::new(StatusCode::BAD_REQUEST, message)
     }
 
     /// 400: a parameter makes no sense.
@@ -31,12 +37,27 @@ impl ApiError {
 
     /// 503: not now.
     pub fn unavailable(message: impl Into<String>) -> ApiError {
-        ApiError { status: StatusCode::SERVICE_UNAVAILABLE, ..ApiError::bad_request(message) }
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
     /// 500: the server's own fault.
     pub fn internal(message: impl Into<String>) -> ApiError {
-        ApiError { status: StatusCode::INTERNAL_SERVER_ERROR, ..ApiError::bad_request(message) }
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    }
+
+    /// 404: there is no such thing.
+    pub fn not_found(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, message)
+    }
+
+    /// 401: no key, or a wrong one.
+    pub fn unauthorized(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::UNAUTHORIZED, message)
+    }
+
+    /// 429: too much at once.
+    pub fn too_many(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, message)
     }
 
     /// vLLM's name of the kind of error.
@@ -46,6 +67,7 @@ impl ApiError {
             StatusCode::UNAUTHORIZED => "AuthenticationError",
             StatusCode::NOT_FOUND => "NotFoundError",
             StatusCode::METHOD_NOT_ALLOWED => "MethodNotAllowedError",
+            StatusCode::REQUEST_TIMEOUT => "RequestTimeoutError",
             StatusCode::PAYLOAD_TOO_LARGE => "RequestTooLargeError",
             StatusCode::UNSUPPORTED_MEDIA_TYPE => "UnsupportedMediaTypeError",
             StatusCode::TOO_MANY_REQUESTS => "RateLimitError",
@@ -67,7 +89,19 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(self.body())).into_response()
+        let mut response = (self.status, Json(self.body())).into_response();
+        let headers = response.headers_mut();
+        match self.status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            // Seconds; a queue moves within one, a server that shuts down is replaced by another.
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        response
     }
 }
 
@@ -79,9 +113,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::Admission(AdmissionError::DuplicateRequest(_)) => ApiError::internal(message),
             SubmitError::Admission(_) | SubmitError::Token { .. } => ApiError::param("prompt", message),
             SubmitError::Grammar(_) => ApiError::param("response_format", message),
-            SubmitError::QueueFull { .. } => {
-                ApiError { status: StatusCode::TOO_MANY_REQUESTS, ..ApiError::bad_request(message) }
-            }
+            SubmitError::QueueFull { .. } => ApiError::too_many(message),
             SubmitError::Draining | SubmitError::Failed(_) => ApiError::unavailable(message),
         }
     }

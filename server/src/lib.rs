@@ -1,22 +1,22 @@
 //! tegula-server: the HTTP edge of the engine, with the endpoints of OpenAI's API and the names of vLLM.
 //!
 //! ```text
-//!  socket ─ listen ─▶ layers: limits, auth, metrics ─▶ one file per endpoint ─▶ Engine
+//!  socket ─ listen ─▶ layers: panics, CORS, metrics, keys ─▶ one file per endpoint ─▶ Engine
 //! ```
 
+mod auth;
+mod edge;
 pub mod error;
+pub mod fields;
 mod health;
+mod limits;
+pub mod metrics;
+mod models;
 mod state;
+pub mod tools;
+pub mod trace;
 
-use axum::Router;
-use axum::routing::get;
-
+pub use auth::Keys;
+pub use edge::router;
 pub use error::ApiError;
 pub use state::{App, ServerConfig};
-
-/// All endpoints.
-pub fn router(app: App) -> Router {
-    Router::new().route("/health", get(health::health)).route("/ready", get(health::ready)).with_state(app)
-}
-
-pub mod tools;

@@ -1,0 +1,66 @@
+//! The table of endpoints, and what is around all of them.
+
+use std::any::Any;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, Any as AnyOrigin, CorsLayer};
+
+use crate::error::ApiError;
+use crate::state::{App, ServerConfig};
+use crate::{auth, fields, health, metrics, models};
+
+/// All endpoints. Every answer that is an error has OpenAI's error body.
+pub fn router(app: App) -> Router {
+    let cors = cors(app.config());
+    Router::new()
+        .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{*name}", get(models::one))
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(app.clone(), auth::ask))
+        .layer(from_fn_with_state(app.http().clone(), metrics::observe))
+        .layer(cors)
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app)
+}
+
+async fn not_found(request: Request) -> ApiError {
+    ApiError::not_found(format!("there is no {}", request.uri().path()))
+}
+
+async fn wrong_method(request: Request) -> ApiError {
+    let message = format!("{} is not answered at {}", request.method(), request.uri().path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// A handler's panic is its request's alone.
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let what = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    tracing::error!("a handler panicked: {}", what.unwrap_or("without a message"));
+    ApiError::internal("the server failed at this request; its log says more").into_response()
+}
+
+/// Which other origins' pages may use the server: without any named, none.
+fn cors(config: &ServerConfig) -> CorsLayer {
+    let origins = &config.allowed_origins;
+    let layer = CorsLayer::new();
+    let layer = if origins.is_empty() {
+        return layer;
+    } else if origins.iter().any(|origin| origin == "*") {
+        layer.allow_origin(AnyOrigin)
+    } else {
+        layer.allow_origin(AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok())))
+    };
+    layer
+        .allow_methods([Method::GET, Method::POST])
+        .allow_headers(AnyOrigin)
+        .expose_headers([fields::IGNORED, HeaderName::from_static("x-request-id"), HeaderName::from_static("retry-after")])
+}
