@@ -150,6 +150,11 @@ impl ChatTemplate {
         self
     }
 
+    /// Whether its source contains this text: a sign of what the template knows.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.environment.get_template("chat").is_ok_and(|template| template.source().contains(text))
+    }
+
     /// The prompt as text. To get tokens use [`ChatTemplate::encode`], which tells the template's text from the users'.
     pub fn render(&self, conversation: &Conversation) -> Result<String, ChatError> {
         self.render_variables(conversation.variables())

@@ -2,7 +2,7 @@
 
 use llguidance::api::TopLevelGrammar;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// White space between the tokens of JSON, where some is allowed: no more, or a model can go on with it for ever.
 const JSON_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,40}";
@@ -51,14 +51,16 @@ impl Form {
     }
 }
 
+/// A JSON schema as `%json` takes it in a [`Form::Grammar`], with white space bounded as under [`Form::JsonSchema`].
+pub fn json_part(mut schema: Map<String, Value>) -> Value {
+    schema.insert("x-guidance".into(), json!({ "whitespace_pattern": JSON_SPACE }));
+    Value::Object(schema)
+}
+
 fn schema(value: &Value) -> Result<TopLevelGrammar, String> {
-    let mut schema = match value {
-        Value::Bool(true) => json!({}),
-        Value::Object(_) => value.clone(),
-        other => return Err(format!("it is {other}; it must be an object")),
-    };
-    if let Value::Object(map) = &mut schema {
-        map.insert("x-guidance".into(), json!({ "whitespace_pattern": JSON_SPACE }));
+    match value {
+        Value::Bool(true) => Ok(TopLevelGrammar::from_json_schema(json_part(Map::new()))),
+        Value::Object(schema) => Ok(TopLevelGrammar::from_json_schema(json_part(schema.clone()))),
+        other => Err(format!("it is {other}; it must be an object")),
     }
-    Ok(TopLevelGrammar::from_json_schema(schema))
 }

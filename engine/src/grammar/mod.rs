@@ -20,7 +20,7 @@ use std::sync::Arc;
 use llguidance::{Matcher, ParserFactory};
 
 use crate::tokenizer::Tokenizer;
-pub use form::Form;
+pub use form::{Form, json_part};
 
 /// What is wrong with a form, or with an answer under it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

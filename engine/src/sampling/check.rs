@@ -99,7 +99,6 @@ impl SamplingParams {
             ("bad_words", self.bad_words.concat()),
             ("allowed_token_ids", self.allowed_token_ids.clone().unwrap_or_default()),
             ("stop_token_ids", self.stop_token_ids.clone()),
-            ("keep_token_ids", self.keep_token_ids.clone()),
         ];
         for (field, ids) in tokens {
             for id in ids {

@@ -60,9 +60,6 @@ pub struct SamplingParams {
     pub prompt_logprobs: Option<u32>,
     /// Control tokens have no text.
     pub skip_special_tokens: bool,
-    /// Except these, which have their names: for readers of the text, such as parsers of tool calls.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub keep_token_ids: Vec<u32>,
 }
 
 impl Default for SamplingParams {
@@ -90,7 +87,6 @@ impl Default for SamplingParams {
             logprobs: None,
             prompt_logprobs: None,
             skip_special_tokens: true,
-            keep_token_ids: vec![],
         }
     }
 }

@@ -29,6 +29,9 @@ pub struct Delta {
 }
 
 /// Makes the text of one answer from its tokens, and finds its end.
+///
+/// What the text says comes before what is counted: if the last token that an answer may have completes a stop string or ends
+/// the text, the answer ended there, and was not cut off.
 #[derive(Clone, Debug)]
 pub struct Detokenizer {
     utf8: Utf8Stream,
@@ -39,6 +42,8 @@ pub struct Detokenizer {
     include_stop: bool,
     ignore_eos: bool,
     skip_special_tokens: bool,
+    /// Control tokens that have text all the same.
+    visible: Vec<u32>,
     num_tokens: usize,
     /// Text that stop strings may still claim.
     held: String,
@@ -60,6 +65,7 @@ impl Detokenizer {
             include_stop: params.include_stop_str_in_output,
             ignore_eos: params.ignore_eos,
             skip_special_tokens: params.skip_special_tokens,
+            visible: vec![],
             num_tokens: 0,
             held: String::new(),
             given: 0,
@@ -67,11 +73,17 @@ impl Detokenizer {
         }
     }
 
+    /// The same with control tokens that have their names as text even if others are skipped: for readers of the text, such
+    /// as parsers of tool calls.
+    pub fn visible(self, tokens: &[u32]) -> Detokenizer {
+        Detokenizer { visible: tokens.to_vec(), ..self }
+    }
+
     /// Takes in the next token. The answer ends with it if it is one that ends answers, or completes a stop string, and is
     /// not before the last of the tokens that an answer must have.
     ///
     /// The text of a token that ends the answer is left out, as stop strings are, unless they are to be included; control
-    /// tokens have none if they are to be skipped.
+    /// tokens have none if they are to be skipped and not [`visible`](Detokenizer::visible).
     pub fn push(&mut self, tokenizer: &Tokenizer, token: u32) -> Delta {
         if self.stopped {
             return Delta::default();
@@ -79,7 +91,7 @@ impl Detokenizer {
         self.num_tokens += 1;
         let counts = self.num_tokens >= self.min_tokens;
         let ends = self.ends(tokenizer, token).filter(|_| counts);
-        let bytes = match (&ends, self.skip_special_tokens) {
+        let bytes = match (&ends, self.skip_special_tokens && !self.visible.contains(&token)) {
             (Some(_), _) if !self.include_stop => &[],
             (_, true) => tokenizer.text_bytes(token),
             (_, false) => tokenizer.token_bytes(token),

@@ -110,6 +110,10 @@ fn tokens_that_end() {
     assert_eq!(of(&shown, &[97, TOOL, 99]), ("a<tool>".into(), Some(StopReason::Token(TOOL))));
     let shown = SamplingParams { skip_special_tokens: false, ..plain.clone() };
     assert_eq!(of(&shown, &[97, TOOL, 99, EOS]), ("a<tool>c".into(), Some(StopReason::EndOfText)));
+    let mut tags = Detokenizer::new(&params(&["l>c"])).visible(&[TOOL]);
+    let mut push = |token| tags.push(&TOKENIZER, token);
+    assert_eq!([push(97), push(TOOL), push(98), push(TOOL)].map(|delta| delta.text), ["a", "<too", "l>b", "<too"]);
+    assert_eq!(push(99), Delta { text: String::new(), stopped: Some(StopReason::Text("l>c".into())) });
     // Not before the fifth token.
     let late = SamplingParams { min_tokens: 5, stop: vec!["b".into()], ..plain };
     assert_eq!(of(&late, &[97, EOS, 98, IM_END, 99, 98]), ("abc".into(), Some(StopReason::Text("b".into()))));
@@ -149,7 +153,7 @@ fn complete(bytes: &[u8]) -> String {
 }
 
 /// The same, slowly, and on the whole text: what is given out after each token, and why it ends.
-fn definition(params: &SamplingParams, tokens: &[u32]) -> (Vec<String>, Option<StopReason>) {
+fn definition(params: &SamplingParams, visible: &[u32], tokens: &[u32]) -> (Vec<String>, Option<StopReason>) {
     let (mut all, mut out) = (vec![], vec![]);
     let mut before = 0;
     for (i, &token) in tokens.iter().enumerate() {
@@ -157,7 +161,7 @@ fn definition(params: &SamplingParams, tokens: &[u32]) -> (Vec<String>, Option<S
         let named = params.stop_token_ids.contains(&token);
         let end = counts && (named || !params.ignore_eos && [EOS, IM_END].contains(&token));
         if !end || params.include_stop_str_in_output {
-            let shown = !params.skip_special_tokens || token < EOS;
+            let shown = !params.skip_special_tokens || token < EOS || visible.contains(&token);
             all.extend(if shown { TOKENIZER.token_bytes(token) } else { &[] });
         }
         let text = if end { String::from_utf8_lossy(&all).into_owned() } else { complete(&all) };
@@ -223,6 +227,7 @@ proptest! {
         stop in prop::collection::vec(stop(), 0..4),
         stop_token_ids in prop::collection::vec(prop::sample::select(vec![TOOL, 98, FIRST_WORD + 2]), 0..2),
         min_tokens in prop_oneof![Just(0usize), 0usize..20],
+        visible in prop::collection::vec(prop::sample::select(vec![TOOL, EOS]), 0..2),
         flags in any::<[bool; 3]>(),
     ) {
         let [include_stop_str_in_output, ignore_eos, skip_special_tokens] = flags;
@@ -230,8 +235,8 @@ proptest! {
             stop, stop_token_ids, min_tokens, include_stop_str_in_output, ignore_eos, skip_special_tokens,
             ..Default::default()
         };
-        let (want, reason) = definition(&params, &tokens);
-        let mut text = Detokenizer::new(&params);
+        let (want, reason) = definition(&params, &visible, &tokens);
+        let mut text = Detokenizer::new(&params).visible(&visible);
         let (mut out, mut stopped) = (String::new(), None);
         for (i, &token) in tokens.iter().enumerate() {
             let delta = text.push(&TOKENIZER, token);
