@@ -5,6 +5,11 @@ use tegula_engine::gguf::{Gguf, Value, ValueType, Writer};
 
 /// The bytes of a file with the first `layers` layers of `file`, and all else that it has.
 pub fn shortened(file: &Gguf, layers: u32) -> Vec<u8> {
+    shortened_with(file, layers, |_, _| {})
+}
+
+/// The same, where each tensor's bytes, given with its name, may be changed.
+pub fn shortened_with(file: &Gguf, layers: u32, change: impl Fn(&str, &mut Vec<u8>)) -> Vec<u8> {
     let mut w = Writer::new();
     for (key, value) in file.metadata() {
         if key.ends_with(".block_count") {
@@ -28,7 +33,9 @@ pub fn shortened(file: &Gguf, layers: u32) -> Vec<u8> {
         layer.is_none_or(|layer| layer < layers)
     };
     for t in file.tensors().iter().filter(|t| kept(&t.name)) {
-        w.tensor(&t.name, &t.shape, t.ty, file.data(t).unwrap().into_owned());
+        let mut data = file.data(t).unwrap().into_owned();
+        change(&t.name, &mut data);
+        w.tensor(&t.name, &t.shape, t.ty, data);
     }
     w.finish()
 }
