@@ -13,12 +13,15 @@ use std::time::Instant;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{Method, StatusCode};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http_body::{Frame, SizeHint};
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
+use tegula_engine::metrics::CONTENT_TYPE;
+
+use crate::state::App;
 
 /// Paths that are asked for by machines every few seconds.
 const PROBES: [&str; 5] = ["/health", "/ready", "/metrics", "/version", "/server_info"];
@@ -88,6 +91,12 @@ fn add<C: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Re
     let family = made.expect(valid);
     registry.register(Box::new(family.clone())).expect(valid);
     family
+}
+
+/// `GET /metrics`: those of the engine, once there is one, and those of HTTP. Nobody is waited for.
+pub async fn scrape(State(app): State<App>) -> impl IntoResponse {
+    let engine = app.engine().map(|engine| engine.metrics().text()).unwrap_or_default();
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], engine + &app.http().text())
 }
 
 /// The layer that counts: for [`axum::middleware::from_fn_with_state`].
