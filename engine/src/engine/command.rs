@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use super::device::{SequenceSpec, StepFault, StepResult};
+use super::shared::Place;
 use super::update::Update;
+use crate::metrics::Asked;
 use crate::schedule::NewRequest;
 
 /// News for the engine thread: from callers, and from the device thread.
@@ -20,8 +23,12 @@ pub enum Command {
     AbortAll,
     /// Forgets cached prefixes.
     ResetPrefixCache,
+    /// Says when all requests have ended, and ends those that have not by then. Nothing new is taken meanwhile.
+    Drain { deadline: Option<Instant>, aborted: oneshot::Sender<usize> },
     /// A step was run.
     Done { step: u64, result: Result<StepResult, StepFault> },
+    /// The device thread has ended.
+    DeviceGone,
     /// Ends all requests, and the thread.
     Shutdown,
 }
@@ -32,10 +39,9 @@ pub struct Submission {
     pub new: NewRequest,
     /// One for each sample.
     pub specs: Vec<Arc<SequenceSpec>>,
-    pub id: String,
-    pub visible: Vec<u32>,
+    pub asked: Asked,
+    pub place: Place,
     pub updates: UnboundedSender<Update>,
     pub arrival: Instant,
     pub queued: Instant,
-    pub traceparent: Option<String>,
 }

@@ -46,6 +46,13 @@ impl Generation {
         completion
     }
 
+    /// As [`Generation::collect`], for a thread that may wait.
+    pub fn wait(self) -> Completion {
+        let mut completion = Completion::default();
+        self.blocking().for_each(|update| completion.push(update));
+        completion
+    }
+
     /// The updates, for a thread that may wait.
     pub fn blocking(mut self) -> impl Iterator<Item = Update> {
         std::iter::from_fn(move || {

@@ -1,30 +1,39 @@
 //! A request as the engine thread keeps it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::command::Submission;
+use super::deliver::{End, Outbox};
 use super::device::{Sampled, SequenceSpec};
+use super::shared::Place;
 use super::update::{SampleEnd, Times, TokenUpdate, Update};
+use crate::metrics::{Asked, Metrics};
 use crate::sampling::TokenLogprobs;
-use crate::schedule::{FinishReason, Finished, NewToken};
+use crate::schedule::{FinishReason, Finished, NewToken, SequenceId};
 use crate::text::{Detokenizer, StopReason};
 use crate::tokenizer::Tokenizer;
 
 /// A request whose samples have not all ended.
 #[derive(Debug)]
 pub struct Live {
+    request: u64,
     /// One for each sample.
     pub specs: Vec<Arc<SequenceSpec>>,
     samples: Vec<Sample>,
     updates: UnboundedSender<Update>,
+    asked: Arc<Asked>,
+    place: Place,
+    /// Those of the prompt, until they are told.
     prompt_logprobs: Option<Vec<Option<TokenLogprobs>>>,
-    started: bool,
+    /// Once a sample has started: tokens of the prompt that were in the cache for the first.
+    num_cached_tokens: Option<usize>,
+    /// Whether a sample has a token.
+    has_tokens: bool,
     /// Samples that have not ended.
-    pub left: usize,
+    left: usize,
 }
 
 #[derive(Debug)]
@@ -33,33 +42,52 @@ struct Sample {
     answer: Vec<u32>,
     stop: Option<StopReason>,
     error: Option<String>,
+    num_cached_tokens: usize,
     times: Times,
+    ended: bool,
 }
 
 impl Live {
     pub fn new(submission: Submission) -> Live {
-        let Submission { specs, updates, arrival, queued, visible, .. } = submission;
+        let Submission { new, specs, asked, place, updates, arrival, queued } = submission;
         let times = Times { arrival, queued, scheduled: None, first_token: None, last_token: None, finished: queued };
         let sample = |spec: &Arc<SequenceSpec>| Sample {
-            text: Detokenizer::new(&spec.params).visible(&visible),
+            text: Detokenizer::new(&spec.params),
             answer: vec![],
             stop: None,
             error: None,
+            num_cached_tokens: 0,
             times,
+            ended: false,
         };
         let samples: Vec<Sample> = specs.iter().map(sample).collect();
         let wanted = specs.first().filter(|spec| spec.params.prompt_logprobs.is_some());
         let prompt_logprobs = wanted.map(|spec| vec![None; spec.prompt.len()]);
-        Live { left: samples.len(), specs, samples, updates, prompt_logprobs, started: false }
+        Live {
+            request: new.request,
+            left: samples.len(),
+            specs,
+            samples,
+            updates,
+            asked: Arc::new(asked),
+            place,
+            prompt_logprobs,
+            num_cached_tokens: None,
+            has_tokens: false,
+        }
     }
 
     /// A sample got room.
-    pub fn started(&mut self, sample: u32, num_cached_tokens: usize, now: Instant, waiting: &AtomicUsize) {
-        self.samples[sample as usize].times.scheduled.get_or_insert(now);
-        if !std::mem::replace(&mut self.started, true) {
-            waiting.fetch_sub(1, Ordering::Relaxed);
-            let num_prompt_tokens = self.specs[0].prompt.len();
-            self.send(Update::Started { num_prompt_tokens, num_cached_tokens });
+    pub fn started(&mut self, sample: u32, num_cached_tokens: usize, now: Instant, out: &mut Outbox) {
+        let of = &mut self.samples[sample as usize];
+        if of.times.scheduled.is_none() {
+            (of.times.scheduled, of.num_cached_tokens) = (Some(now), num_cached_tokens);
+        }
+        if self.num_cached_tokens.is_none() {
+            self.num_cached_tokens = Some(num_cached_tokens);
+            self.place.started();
+            let num_prompt_tokens = self.asked.num_prompt_tokens;
+            out.post(&self.updates, Update::Started { num_prompt_tokens, num_cached_tokens });
         }
     }
 
@@ -68,7 +96,7 @@ impl Live {
         &self.samples[sample as usize].answer
     }
 
-    /// The log-probabilities of a token of the prompt.
+    /// The log-probabilities of a token of the prompt. Computed again by each sample, and after a preemption: to the same.
     pub fn prompt_logprobs(&mut self, position: usize, value: TokenLogprobs) {
         if let Some(to) = self.prompt_logprobs.as_mut().and_then(|all| all.get_mut(position)) {
             *to = Some(value);
@@ -81,14 +109,28 @@ impl Live {
     }
 
     /// Takes in a token. Whether its text ended the answer.
-    pub fn push(&mut self, tokenizer: &Tokenizer, new: &NewToken, sampled: &mut Sampled, now: Instant) -> bool {
-        if let Some(all) = self.prompt_logprobs.take() {
-            self.send(Update::PromptLogprobs(all));
+    pub fn push(
+        &mut self,
+        tokenizer: &Tokenizer,
+        new: &NewToken,
+        sampled: &mut Sampled,
+        now: Instant,
+        metrics: &Metrics,
+        out: &mut Outbox,
+    ) -> bool {
+        if !std::mem::replace(&mut self.has_tokens, true) {
+            metrics.prompt(self.asked.num_prompt_tokens, self.num_cached_tokens.unwrap_or(0));
+            if let Some(all) = self.prompt_logprobs.take() {
+                out.post(&self.updates, Update::PromptLogprobs(all));
+            }
         }
         let sample = &mut self.samples[new.id.sample as usize];
         sample.answer.push(new.token);
+        match sample.times.last_token.replace(now) {
+            Some(last) => metrics.next_token(now.saturating_duration_since(last)),
+            None => metrics.first_token(now.saturating_duration_since(sample.times.arrival)),
+        }
         sample.times.first_token.get_or_insert(now);
-        sample.times.last_token = Some(now);
         let delta = sample.text.push(tokenizer, new.token);
         let stopped = delta.stopped.is_some();
         sample.stop = delta.stopped;
@@ -99,14 +141,18 @@ impl Live {
             text: delta.text,
             logprobs: sampled.logprobs.take(),
         };
-        self.send(Update::Token(update));
+        out.post(&self.updates, Update::Token(update));
         stopped
     }
 
-    /// Ends a sample.
-    pub fn finish(&mut self, finished: &Finished, now: Instant) {
+    /// Ends a sample. Whether it was the last.
+    pub fn finish(&mut self, finished: &Finished, now: Instant, out: &mut Outbox) -> bool {
         let number = finished.id.sample;
         let sample = &mut self.samples[number as usize];
+        if std::mem::replace(&mut sample.ended, true) {
+            return self.left == 0;
+        }
+        self.left -= 1;
         let rest = sample.text.finish();
         let stop = sample.stop.take().or(rest.stopped);
         // What the text says about the end comes before what the number of tokens says.
@@ -117,24 +163,40 @@ impl Live {
         let end = SampleEnd {
             sample: number,
             reason,
-            stop,
+            stop: stop.filter(|_| reason == FinishReason::Stop),
             text: rest.text,
             num_output_tokens: finished.num_output_tokens,
             num_preemptions: finished.num_preemptions,
-            error: sample.error.take(),
+            error: sample.error.take().filter(|_| reason == FinishReason::Error),
             times: Times { finished: now, ..sample.times },
         };
-        self.left -= 1;
-        self.send(Update::Finished(end));
+        let num_cached_tokens = sample.num_cached_tokens;
+        let longest = self.samples.iter().map(|sample| sample.answer.len()).max();
+        let longest = longest.filter(|_| self.left == 0);
+        out.end(&self.updates, Update::Finished(end), End { asked: self.asked.clone(), num_cached_tokens, longest });
+        self.left == 0
     }
 
-    /// Whether it never started.
-    pub fn waits(&self) -> bool {
-        !self.started
+    /// Ends all samples that have not ended, for a reason that the scheduler knows nothing of.
+    pub fn refuse(&mut self, why: &str, now: Instant, out: &mut Outbox) {
+        for sample in 0..self.samples.len() as u32 {
+            self.fault(sample, why);
+            let of = &self.samples[sample as usize];
+            let finished = Finished {
+                id: SequenceId { request: self.request, sample },
+                reason: FinishReason::Error,
+                num_prompt_tokens: self.asked.num_prompt_tokens,
+                num_output_tokens: of.answer.len(),
+                num_cached_tokens: of.num_cached_tokens,
+                num_preemptions: 0,
+            };
+            self.finish(&finished, now, out);
+        }
     }
 
-    fn send(&self, update: Update) {
-        // A reader that has gone away has cancelled the request.
-        let _ = self.updates.send(update);
+    /// Its samples.
+    pub fn sequences(&self) -> impl Iterator<Item = SequenceId> + use<> {
+        let request = self.request;
+        (0..self.samples.len() as u32).map(move |sample| SequenceId { request, sample })
     }
 }

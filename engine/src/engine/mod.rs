@@ -29,87 +29,123 @@
 
 mod builder;
 mod command;
+mod deliver;
 mod device;
+mod drain;
+mod fault;
 mod generation;
 mod health;
 mod live;
+mod memory;
 mod request;
 mod run;
+mod shared;
+mod step;
+mod submit;
+mod threads;
 mod update;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::unbounded_channel;
+use tegula::Device;
+use tokio::sync::oneshot;
 
 pub use builder::EngineBuilder;
 pub use device::{
-    Hook, ModelInfo, Sampled, Scripted, SequenceSpec, Start, Step, StepFault, StepModel, StepResult, Work,
+    DecoderModel, Hook, ModelInfo, Sampled, Scripted, SequenceSpec, Start, Step, StepFault, StepModel, StepResult, Work,
 };
+pub use drain::Drain;
+pub use fault::FaultLog;
 pub use generation::{Answer, Completion, Generation};
 pub use health::{Health, Heartbeat};
+pub use memory::{KvMemory, KvMemoryError, MemoryPlan};
 pub use request::{Request, SubmitError};
+pub use shared::EngineStats;
 pub use update::{SampleEnd, Times, TokenUpdate, Update};
 
 use crate::Error;
 use crate::chat::ChatTemplate;
-use crate::grammar::Grammars;
-use crate::kv::CacheKey;
+use crate::gguf::Gguf;
+use crate::grammar::{GrammarError, Grammars};
+use crate::metrics::Metrics;
+use crate::model::Activations;
 use crate::sampling::Limits;
-use crate::schedule::{AdmissionError, NewRequest, Scheduler, SchedulerConfig, SchedulerStats};
+use crate::schedule::{Scheduler, SchedulerConfig};
 use crate::tokenizer::Tokenizer;
-use command::{Command, Submission};
+use command::Command;
+use shared::Shared;
+use threads::Threads;
 
 /// A running engine. Clones are the same one; when the last is dropped, all requests are ended and its threads with them.
+///
+/// Several engines may run in one process; nothing is shared between them. Those on one device should be built on clones
+/// of one [`tegula::Device`], whose threads they then take turns with.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 
 struct Inner {
     name: String,
     info: ModelInfo,
+    memory: MemoryPlan,
     tokenizer: Arc<Tokenizer>,
     template: Option<ChatTemplate>,
-    grammars: Option<Grammars>,
+    /// Made for the first request with a form: many engines never see one.
+    grammars: OnceLock<Result<Grammars, GrammarError>>,
     limits: Limits,
     config: SchedulerConfig,
     max_waiting: usize,
     commands: Sender<Command>,
     next_request: AtomicU64,
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-/// What the threads tell everybody.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) stats: Mutex<EngineStats>,
-    pub(crate) health: Mutex<Health>,
-    /// Requests submitted that have not started.
-    pub(crate) waiting: AtomicUsize,
-    pub(crate) beat: Arc<Heartbeat>,
-    pub(crate) heartbeat: Duration,
-}
-
-/// What an engine is at.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct EngineStats {
-    /// The scheduler's queues and blocks.
-    pub scheduler: SchedulerStats,
-    /// Steps run so far.
-    pub num_steps: u64,
-    /// Of those, steps that failed.
-    pub num_failed_steps: u64,
-    /// Whether blocks and queues were whole when the engine last became idle: an error's text if not.
-    pub integrity: Option<String>,
+    /// Until the last handle is dropped.
+    threads: Mutex<Option<Threads>>,
 }
 
 impl Engine {
     /// An engine that will serve a model under this name.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tegula_engine::engine::{Engine, Scripted};
+    /// use tegula_engine::tokenizer::small::small;
+    ///
+    /// let model = Scripted::new(257, 16, 64, 512);
+    /// let engine = Engine::builder("demo")
+    ///     .max_num_seqs(8)
+    ///     .max_num_batched_tokens(128)
+    ///     .max_model_len(256)
+    ///     .build_on(model, Arc::new(small(&[], &["<end>"])), None)?;
+    /// assert_eq!(engine.config().max_model_len, 256);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn builder(name: impl Into<String>) -> EngineBuilder {
         EngineBuilder::new(name)
+    }
+
+    /// An engine with all defaults, on the processor, for a model by name, path or place on the Hugging Face Hub, as
+    /// [`crate::pull`] understands it; it is downloaded if it is not here.
+    ///
+    /// ```no_run
+    /// use tegula_engine::engine::{Engine, Request};
+    /// use tegula_engine::sampling::SamplingParams;
+    /// use tegula_engine::tokenizer::Special;
+    ///
+    /// let engine = Engine::open("smollm2")?;
+    /// let prompt = engine.tokenizer().encode("The capital of France is", Special::Parse);
+    /// let generation = engine.generate(Request::new(prompt, SamplingParams::greedy()))?;
+    /// let completion = generation.wait();
+    /// println!("{}", completion.answers[0].text);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such model, or it cannot run here.
+    pub fn open(model: &str) -> Result<Engine, Error> {
+        let file = Gguf::open(crate::pull::fetch(model)?)?;
+        Engine::builder(model).build(&file, &Device::cpu(), Activations::Q8)
     }
 
     fn start(
@@ -117,110 +153,36 @@ impl Engine {
         model: impl StepModel,
         tokenizer: Arc<Tokenizer>,
         template: Option<ChatTemplate>,
+        memory: MemoryPlan,
     ) -> Result<Engine, Error> {
         let info = model.info();
-        let config = builder.scheduler(&info);
+        let config = builder.scheduler(&info)?;
         let scheduler = Scheduler::new(config.clone()).map_err(|e| Error::Usage(e.to_string()))?;
-        let mut limits = Limits::new(info.vocab_size.min(tokenizer.vocab_size()));
-        limits.max_logprobs = builder.max_logprobs;
-        let shared = Arc::new(Shared {
-            stats: Mutex::default(),
-            health: Mutex::new(Health::Ready),
-            waiting: AtomicUsize::new(0),
-            beat: Arc::new(Heartbeat::new()),
-            heartbeat: builder.heartbeat,
-        });
+        let limits = builder.limits(&info, &tokenizer)?;
+        let metrics = Metrics::new(&builder.labels(&config));
+        let shared = Arc::new(Shared::new(builder.heartbeat, metrics));
         let (commands, received) = channel();
         let (work, works) = channel();
-        let (results, beat) = (commands.clone(), shared.beat.clone());
-        let spawn = |name: &str, f: Box<dyn FnOnce() + Send>| {
-            let io = |source| Error::Io { doing: "starting a thread", source };
-            std::thread::Builder::new().name(name.to_owned()).spawn(f).map_err(io)
-        };
-        let device = spawn("tegula-device", Box::new(move || device::thread::run(model, works, results, beat)))?;
-        let run = run::Run::new(scheduler, tokenizer.clone(), shared.clone(), work, builder.fault_log);
-        let engine = spawn("tegula-engine", Box::new(move || run.run(&received)))?;
+        let faults = fault::FaultLogs::new(builder.fault_log, &info.identity);
+        let run = run::Run::new(scheduler, tokenizer.clone(), shared.clone(), work, faults, builder.observers);
+        let (results, seen) = (commands.clone(), shared.clone());
+        let threads =
+            Threads::start(move || run.run(&received), move || device::thread::run(model, works, results, &seen))?;
         Ok(Engine(Arc::new(Inner {
             name: builder.name,
             info,
-            grammars: Grammars::new(tokenizer.clone()).ok(),
+            memory,
             tokenizer,
             template,
+            grammars: OnceLock::new(),
             limits,
             config,
             max_waiting: builder.max_waiting,
             commands,
             next_request: AtomicU64::new(0),
             shared,
-            threads: Mutex::new(vec![engine, device]),
+            threads: Mutex::new(Some(threads)),
         })))
-    }
-
-    /// Takes a request. Checks its parameters and compiles its form, which may take milliseconds: not for a thread that
-    /// must not wait.
-    ///
-    /// # Errors
-    /// If it cannot be served; nothing was changed.
-    pub fn generate(&self, request: Request) -> Result<Generation, SubmitError> {
-        let inner = &*self.0;
-        match self.health() {
-            Health::Ready | Health::Stalled { .. } => {}
-            Health::Draining => return Err(SubmitError::Draining),
-            Health::Failed(why) => return Err(SubmitError::Failed(why)),
-        }
-        request.params.check(&inner.limits)?;
-        let last = inner.limits.vocab_size - 1;
-        if let Some(place) = request.prompt.iter().position(|token| *token as usize > last) {
-            return Err(SubmitError::Token { token: request.prompt[place], place, last });
-        }
-        let form = match (&request.form, &inner.grammars) {
-            (None, _) => None,
-            (Some(form), Some(grammars)) => Some(grammars.compile(form)?),
-            (Some(_), None) => {
-                let why = "a vocabulary with a token that ends answers".into();
-                return Err(crate::grammar::GrammarError::Vocabulary(why).into());
-            }
-        };
-        let number = inner.next_request.fetch_add(1, Ordering::Relaxed);
-        let params = Arc::new(request.params);
-        let ends = params.ending_tokens(inner.tokenizer.ends());
-        let key = CacheKey { cache_salt: request.cache_salt, ..CacheKey::model(&inner.info.identity) };
-        let new = NewRequest {
-            n: params.n,
-            priority: request.priority,
-            max_tokens: params.max_tokens,
-            min_tokens: params.min_tokens,
-            stop_token_ids: ends.clone(),
-            skip_reading_prefix_cache: params.prompt_logprobs.is_some(),
-            ..NewRequest::new(number, request.prompt, key)
-        };
-        new.admissible(&inner.config)?;
-        let waiting = inner.shared.waiting.load(Ordering::Relaxed);
-        if waiting >= inner.max_waiting {
-            return Err(SubmitError::QueueFull { waiting, most: inner.max_waiting });
-        }
-        inner.shared.waiting.fetch_add(1, Ordering::Relaxed);
-        let (prompt, ends): (Arc<[u32]>, Arc<[u32]>) = (new.prompt.as_slice().into(), ends.into());
-        let spec = |draw| {
-            let (prompt, ends, params) = (prompt.clone(), ends.clone(), params.clone());
-            Arc::new(SequenceSpec { prompt, params, draw, ends, form: form.clone() })
-        };
-        let id = request.id.unwrap_or_else(|| format!("req-{number}"));
-        let (updates, receiver) = unbounded_channel();
-        let submission = Submission {
-            specs: params.draws().into_iter().map(spec).collect(),
-            new,
-            id: id.clone(),
-            visible: request.visible,
-            updates,
-            arrival: request.arrival,
-            queued: Instant::now(),
-            traceparent: request.traceparent,
-        };
-        let commands = inner.commands.clone();
-        let gone = |_| SubmitError::Failed("its thread has ended".into());
-        commands.send(Command::Submit(Box::new(submission))).map_err(gone)?;
-        Ok(Generation { request: number, id, updates: receiver, commands, left: params.n })
     }
 
     /// The model's name.
@@ -231,6 +193,11 @@ impl Engine {
     /// What the model is.
     pub fn info(&self) -> &ModelInfo {
         &self.0.info
+    }
+
+    /// What its memory is used for; as text, a table.
+    pub fn memory(&self) -> &MemoryPlan {
+        &self.0.memory
     }
 
     /// Its tokenizer.
@@ -253,12 +220,27 @@ impl Engine {
         &self.0.config
     }
 
-    /// What it is at: as of its last step.
-    pub fn stats(&self) -> EngineStats {
-        self.0.shared.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Most requests that may wait.
+    pub fn max_waiting(&self) -> usize {
+        self.0.max_waiting
     }
 
-    /// How it is.
+    /// How long the device may be silent with work queued before the engine counts as stalled.
+    pub fn heartbeat(&self) -> Duration {
+        self.0.shared.heartbeat
+    }
+
+    /// What it is at: as of its last step.
+    pub fn stats(&self) -> EngineStats {
+        self.0.shared.stats().clone()
+    }
+
+    /// What it has done: for routers and dashboards.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.shared.metrics
+    }
+
+    /// How it is. Waits for nobody, whatever the engine is at.
     pub fn health(&self) -> Health {
         self.0.shared.health()
     }
@@ -266,6 +248,16 @@ impl Engine {
     /// Since the device thread's last sign of life.
     pub fn last_step_age(&self) -> Duration {
         self.0.shared.beat.age()
+    }
+
+    /// Requests that were taken and have not started.
+    pub fn num_waiting(&self) -> usize {
+        self.0.shared.num_waiting()
+    }
+
+    /// Whether every request that was taken has ended.
+    pub fn is_idle(&self) -> bool {
+        self.0.shared.is_idle()
     }
 
     /// Forgets cached prefixes; requests that run go on.
@@ -278,50 +270,32 @@ impl Engine {
         let _ = self.0.commands.send(Command::AbortAll);
     }
 
-    /// From now on takes nothing new; what it has goes on.
-    pub fn drain(&self) {
+    /// From now on takes nothing new. What it has goes on, for `grace` at the longest: what is left then is ended, with
+    /// [`crate::schedule::FinishReason::Abort`]. What this gives waits for that, and says how many requests it was;
+    /// draining goes on if nobody waits.
+    pub fn drain(&self, grace: Duration) -> Drain {
         self.0.shared.set_health(Health::Draining);
-    }
-
-    /// Whether it has nothing to do.
-    pub fn is_idle(&self) -> bool {
-        let stats = self.stats().scheduler;
-        self.0.shared.waiting.load(Ordering::Relaxed) == 0 && stats.num_running + stats.num_waiting == 0
-    }
-}
-
-impl Shared {
-    fn health(&self) -> Health {
-        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let working = self.stats.lock().unwrap_or_else(PoisonError::into_inner).scheduler.num_in_flight > 0;
-        let age = self.beat.age();
-        match health {
-            Health::Ready if working && age > self.heartbeat => Health::Stalled { age },
-            other => other,
-        }
-    }
-
-    fn set_health(&self, health: Health) {
-        let mut now = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(*now, Health::Failed(_)) {
-            *now = health;
-        }
+        let (aborted, waits) = oneshot::channel();
+        // A grace beyond what the clock can say is none that ends.
+        let deadline = Instant::now().checked_add(grace);
+        let _ = self.0.commands.send(Command::Drain { deadline, aborted });
+        Drain(waits)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
         let _ = self.commands.send(Command::Shutdown);
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
-            // A panic was told to whoever waited.
-            let _ = thread.join();
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(threads) = threads.take() {
+            threads.join(&self.shared);
         }
     }
 }
 
-impl From<AdmissionError> for Error {
-    fn from(error: AdmissionError) -> Error {
-        Error::Usage(error.to_string())
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({}, {:?})", self.0.name, self.health())
     }
 }

@@ -1,39 +1,43 @@
-//! The engine thread.
+//! The engine thread: takes in what callers and the device say, one thing after the other.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
 use super::command::{Command, Submission};
-use super::device::{StepFault, StepResult, Work};
+use super::deliver::Outbox;
+use super::device::{Work, thread::message};
+use super::drain::Drains;
+use super::fault::FaultLogs;
 use super::live::Live;
-use super::{Health, Shared, Start};
-use crate::schedule::{FinishReason, Finished, Recorder, Scheduler, SequenceId};
+use super::shared::Shared;
+use super::step::Steps;
+use super::{Health, StepFault};
+use crate::metrics::Observer;
+use crate::schedule::{FinishReason, Finished, Recorder, Scheduler};
 use crate::tokenizer::Tokenizer;
 
 /// Events that a fault's log has at least.
 const KEEP: usize = 1024;
-/// Steps that may fail one after the other before the engine counts as failed.
-const MOST_FAILED_STEPS: u32 = 3;
 
 /// The engine thread's state.
 pub struct Run {
-    recorder: Recorder,
-    lives: HashMap<u64, Live>,
-    tokenizer: Arc<Tokenizer>,
-    shared: Arc<Shared>,
-    work: Sender<Work>,
-    fault_log: Option<PathBuf>,
-    /// Sequences that ended or were preempted since the last step was sent.
-    ends: Vec<SequenceId>,
-    num_steps: u64,
-    num_failed_steps: u64,
-    failed_in_a_row: u32,
+    pub(super) recorder: Recorder,
+    pub(super) lives: HashMap<u64, Live>,
+    pub(super) tokenizer: Arc<Tokenizer>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) out: Outbox,
+    pub(super) steps: Steps,
+    pub(super) faults: FaultLogs,
+    drains: Drains,
+    observers: Vec<Arc<dyn Observer>>,
+    /// Why it cannot go on, if so.
+    failed: Option<String>,
+    /// Something has happened since the books were last checked.
+    unchecked: bool,
     integrity: Option<String>,
-    failed: bool,
 }
 
 impl Run {
@@ -42,46 +46,88 @@ impl Run {
         tokenizer: Arc<Tokenizer>,
         shared: Arc<Shared>,
         work: Sender<Work>,
-        fault_log: Option<PathBuf>,
+        faults: FaultLogs,
+        observers: Vec<Arc<dyn Observer>>,
     ) -> Run {
         Run {
             recorder: Recorder::new(scheduler, KEEP),
             lives: HashMap::new(),
             tokenizer,
             shared,
-            work,
-            fault_log,
-            ends: vec![],
-            num_steps: 0,
-            num_failed_steps: 0,
-            failed_in_a_row: 0,
+            out: Outbox::default(),
+            steps: Steps::new(work),
+            faults,
+            drains: Drains::default(),
+            observers,
+            failed: None,
+            unchecked: false,
             integrity: None,
-            failed: false,
         }
     }
 
-    /// Until it is told to shut down.
+    /// Until it is told to shut down. A mistake of the engine's own ends all requests, and it takes no more.
     pub fn run(mut self, commands: &Receiver<Command>) {
+        let served = catch_unwind(AssertUnwindSafe(|| self.serve(commands)));
+        if let Err(panic) = served {
+            self.broken(&format!("a panic of the engine: {}", message(&*panic)));
+            for command in commands {
+                match command {
+                    Command::Shutdown => break,
+                    Command::Submit(submission) => self.refuse(*submission),
+                    Command::Drain { deadline, aborted } => self.drains.add(deadline, aborted),
+                    _ => {}
+                }
+                self.drains.finish(0);
+                self.out.deliver(&self.shared.metrics, &self.observers);
+            }
+        }
+        self.drains.finish(0);
+    }
+
+    fn serve(&mut self, commands: &Receiver<Command>) {
         loop {
             self.plan();
+            // Who is told something finds the numbers that belong to it.
             self.publish();
-            // All handles are gone, which the last one says before.
-            let Ok(mut command) = commands.recv() else { return };
-            loop {
+            self.out.deliver(&self.shared.metrics, &self.observers);
+            if self.shared.is_idle() {
+                self.drains.finish(0);
+            }
+            let mut next = self.wait(commands);
+            while let Some(command) = next {
                 if let Command::Shutdown = command {
                     self.end_all(FinishReason::Abort, None);
-                    return;
+                    self.publish();
+                    return self.out.deliver(&self.shared.metrics, &self.observers);
                 }
+                // A step that is complete makes room for another, at once.
+                let step = matches!(command, Command::Done { .. });
                 self.take(command);
-                match commands.try_recv() {
-                    Ok(next) => command = next,
-                    Err(_) => break,
-                }
+                next = if step { None } else { commands.try_recv().ok() };
+            }
+            if self.drains.is_due(Instant::now()) {
+                let left = self.lives.len();
+                self.end_all(FinishReason::Abort, None);
+                self.drains.finish(left);
             }
         }
     }
 
+    /// The next news; none if there is something to do without any.
+    fn wait(&self, commands: &Receiver<Command>) -> Option<Command> {
+        let Some(most) = self.drains.wait(Instant::now()) else {
+            // Handles that are all gone say so before: this cannot be an error.
+            return Some(commands.recv().unwrap_or(Command::Shutdown));
+        };
+        match commands.recv_timeout(most) {
+            Ok(command) => Some(command),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Command::Shutdown),
+        }
+    }
+
     fn take(&mut self, command: Command) {
+        self.unchecked = true;
         match command {
             Command::Submit(submission) => self.submit(*submission),
             Command::Abort { request } => {
@@ -90,175 +136,79 @@ impl Run {
             }
             Command::AbortAll => self.end_all(FinishReason::Abort, None),
             Command::ResetPrefixCache => self.recorder.reset_prefix_cache(),
+            Command::Drain { deadline, aborted } => self.drains.add(deadline, aborted),
             Command::Done { step, result: Ok(result) } => self.complete(step, result),
             Command::Done { step, result: Err(fault) } => self.fail(step, &fault),
+            Command::DeviceGone => self.cannot_go_on("the device thread has ended"),
             Command::Shutdown => {}
         }
     }
 
     fn submit(&mut self, submission: Submission) {
+        if self.failed.is_some() {
+            return self.refuse(submission);
+        }
         let request = submission.new.request;
-        let added = self.recorder.add(submission.new.clone());
-        self.lives.insert(request, Live::new(submission));
-        // Checked before it was sent; and a failed engine takes nothing.
-        let refused = match (&added, self.failed) {
-            (Err(error), _) => Some(error.to_string()),
-            (Ok(()), true) => Some("the engine has failed".to_owned()),
-            (Ok(()), false) => None,
-        };
-        if let Some(why) = refused {
-            self.refuse(request, &why);
+        match self.recorder.add(submission.new.clone()) {
+            Ok(()) => drop(self.lives.insert(request, Live::new(submission))),
+            // It was admissible when it was sent, and the limits do not change.
+            Err(error) => Live::new(submission).refuse(&error.to_string(), Instant::now(), &mut self.out),
         }
     }
 
-    /// Ends a request that could not be taken after all.
-    fn refuse(&mut self, request: u64, why: &str) {
-        let Some(live) = self.lives.get_mut(&request) else { return };
-        let samples = live.specs.len() as u32;
-        let mut ended = vec![];
-        for sample in 0..samples {
-            live.fault(sample, why);
-            let id = SequenceId { request, sample };
-            ended.push(self.recorder.finish(id, FinishReason::Error).unwrap_or(Finished {
-                id,
-                reason: FinishReason::Error,
-                num_prompt_tokens: 0,
-                num_output_tokens: 0,
-                num_cached_tokens: 0,
-                num_preemptions: 0,
-            }));
-        }
-        self.finished(&ended);
+    /// Ends a request that came too late.
+    fn refuse(&mut self, submission: Submission) {
+        let why = self.failed.as_deref().unwrap_or("the engine has failed");
+        Live::new(submission).refuse(why, Instant::now(), &mut self.out);
     }
 
-    /// Plans as many steps as may be in flight.
-    fn plan(&mut self) {
-        while !self.failed {
-            let Some(plan) = self.recorder.plan() else { break };
-            let now = Instant::now();
-            self.ends.extend(&plan.preempted);
-            let mut starts = vec![];
-            for admitted in &plan.admitted {
-                let id = admitted.id;
-                let Some(live) = self.lives.get_mut(&id.request) else { continue };
-                live.started(id.sample, admitted.num_cached_tokens, now, &self.shared.waiting);
-                let spec = live.specs[id.sample as usize].clone();
-                starts.push(Start { id, spec, answer: live.answer(id.sample).to_vec() });
-            }
-            let work = Work { plan, starts, ends: std::mem::take(&mut self.ends) };
-            if self.work.send(work).is_err() {
-                self.cannot_go_on("the device thread has ended");
-            }
+    /// Ends all requests, and takes no more: no step can be run.
+    pub(super) fn cannot_go_on(&mut self, why: &str) {
+        if self.failed.is_none() {
+            tracing::error!("the engine cannot go on: {why}");
+            self.failed = Some(why.to_owned());
+            self.shared.set_health(Health::Failed(why.to_owned()));
         }
-    }
-
-    fn complete(&mut self, step: u64, mut result: StepResult) {
-        let now = Instant::now();
-        self.num_steps += 1;
-        self.failed_in_a_row = 0;
-        for (id, position, value) in result.prompt_logprobs.drain(..) {
-            if let Some(live) = self.lives.get_mut(&id.request) {
-                live.prompt_logprobs(position, value);
-            }
-        }
-        let tokens: Vec<u32> = result.rows.iter().map(|row| row.token).collect();
-        let ids = self.recorder.scheduler().wanted(step);
-        for (row, id) in result.rows.iter().zip(&ids) {
-            if let (Some(why), Some(id)) = (&row.fault, id) {
-                self.end_one(*id, FinishReason::Error, why);
-            }
-        }
-        let output = match self.recorder.complete(step, &tokens) {
-            Ok(output) => output,
-            Err(error) => return self.fail(step, &StepFault::Step(error.to_string())),
-        };
-        let sampled = ids.into_iter().zip(&mut result.rows);
-        let mut rows: HashMap<SequenceId, _> = sampled.filter_map(|(id, row)| Some((id?, row))).collect();
-        let mut stopped = vec![];
-        for new in &output.tokens {
-            let Some(live) = self.lives.get_mut(&new.id.request) else { continue };
-            let Some(sampled) = rows.get_mut(&new.id) else { continue };
-            if live.push(&self.tokenizer, new, sampled, now) {
-                stopped.push(new.id);
-            }
-        }
-        self.finished(&output.finished);
-        for id in stopped {
-            let ended = self.recorder.finish(id, FinishReason::Stop);
-            self.finished(ended.as_slice());
-        }
-    }
-
-    fn fail(&mut self, step: u64, fault: &StepFault) {
-        self.num_steps += 1;
-        self.num_failed_steps += 1;
-        self.failed_in_a_row += 1;
-        self.log_fault(step, fault);
-        let ended = self.recorder.fail(step).unwrap_or_default();
-        for finished in &ended {
-            if let Some(live) = self.lives.get_mut(&finished.id.request) {
-                live.fault(finished.id.sample, &fault.to_string());
-            }
-        }
-        self.finished(&ended);
-        if matches!(fault, StepFault::Lost(_)) || self.failed_in_a_row >= MOST_FAILED_STEPS {
-            self.cannot_go_on(&fault.to_string());
-        }
-    }
-
-    fn cannot_go_on(&mut self, why: &str) {
-        self.failed = true;
-        tracing::error!("the engine cannot go on: {why}");
-        self.shared.set_health(Health::Failed(why.to_owned()));
         self.end_all(FinishReason::Error, Some(why));
     }
 
-    /// The events that led to a failed step.
-    fn log_fault(&self, step: u64, fault: &StepFault) {
-        tracing::error!("step {step} failed: {fault}");
-        let Some(path) = &self.fault_log else { return };
-        let written = serde_json::to_vec(self.recorder.log()).map_err(std::io::Error::from);
-        if let Err(error) = written.and_then(|json| std::fs::write(path, json)) {
-            tracing::warn!("{}: {error}", path.display());
+    /// As [`Run::cannot_go_on`], when not even the books can be trusted.
+    fn broken(&mut self, why: &str) {
+        tracing::error!("{why}");
+        self.failed = Some(why.to_owned());
+        self.shared.set_health(Health::Failed(why.to_owned()));
+        let now = Instant::now();
+        for (_, mut live) in self.lives.drain() {
+            live.refuse(why, now, &mut self.out);
         }
+        self.out.deliver(&self.shared.metrics, &self.observers);
     }
 
-    fn end_one(&mut self, id: SequenceId, reason: FinishReason, why: &str) {
-        if let Some(live) = self.lives.get_mut(&id.request) {
-            live.fault(id.sample, why);
-        }
-        let ended = self.recorder.finish(id, reason);
-        self.finished(ended.as_slice());
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     fn end_all(&mut self, reason: FinishReason, why: Option<&str>) {
-        let requests: Vec<(u64, u32)> = self.lives.iter().map(|(n, live)| (*n, live.specs.len() as u32)).collect();
-        for (request, samples) in requests {
-            for sample in 0..samples {
-                let id = SequenceId { request, sample };
-                match why {
-                    Some(why) => self.end_one(id, reason, why),
-                    None => {
-                        let ended = self.recorder.finish(id, reason);
-                        self.finished(ended.as_slice());
-                    }
-                }
+        let mut requests: Vec<u64> = self.lives.keys().copied().collect();
+        requests.sort_unstable();
+        for request in requests {
+            let Some(live) = self.lives.get_mut(&request) else { continue };
+            let ids: Vec<_> = live.sequences().collect();
+            if let Some(why) = why {
+                ids.iter().for_each(|id| live.fault(id.sample, why));
             }
+            let ended: Vec<Finished> = ids.into_iter().filter_map(|id| self.recorder.finish(id, reason)).collect();
+            self.finished(&ended);
         }
     }
 
-    /// Tells whoever waits for sequences that have ended.
-    fn finished(&mut self, ended: &[Finished]) {
+    /// Ends sequences for those who wait.
+    pub(super) fn finished(&mut self, ended: &[Finished]) {
         let now = Instant::now();
         for finished in ended {
+            self.steps.ended(finished.id);
             let request = finished.id.request;
-            self.ends.push(finished.id);
-            let Some(live) = self.lives.get_mut(&request) else { continue };
-            live.finish(finished, now);
-            if live.left == 0 {
-                if live.waits() {
-                    self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
-                }
+            if self.lives.get_mut(&request).is_some_and(|live| live.finish(finished, now, &mut self.out)) {
                 self.lives.remove(&request);
             }
         }
@@ -267,15 +217,24 @@ impl Run {
     /// Tells everybody how things are.
     fn publish(&mut self) {
         let scheduler = self.recorder.scheduler();
-        if !scheduler.has_unfinished_requests() && !scheduler.has_steps_in_flight() {
+        let idle = !scheduler.has_unfinished_requests() && !scheduler.has_steps_in_flight();
+        if idle && std::mem::take(&mut self.unchecked) {
             self.integrity = scheduler.check_integrity().err().map(|e| e.to_string());
             if let Some(what) = &self.integrity {
                 tracing::error!("blocks are not accounted for: {what}");
             }
         }
-        let mut stats = self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner);
-        stats.scheduler = scheduler.stats();
-        (stats.num_steps, stats.num_failed_steps) = (self.num_steps, self.num_failed_steps);
+        let now = scheduler.stats();
+        self.shared.metrics.scheduler(&now);
+        let mut stats = self.shared.stats();
+        stats.scheduler = now;
+        (stats.num_steps, stats.num_failed_steps) = self.steps.counts();
         stats.integrity.clone_from(&self.integrity);
+    }
+
+    /// A step failed, or a row of one did: the engine's own account of it.
+    pub(super) fn note_fault(&mut self, step: u64, fault: &StepFault) {
+        tracing::error!("step {step} failed: {fault}");
+        self.faults.write(step, &fault.to_string(), self.recorder.log());
     }
 }

@@ -27,7 +27,7 @@ impl Scheduler {
     /// Plans the next step. `None` if there is nothing to do before a step in flight completes or a request comes, or if
     /// [`super::SchedulerConfig::max_concurrent_batches`] are in flight.
     pub fn plan(&mut self) -> Option<StepPlan> {
-        if self.in_flight.len() >= self.config.max_concurrent_batches {
+        if !self.may_plan() {
             return None;
         }
         let plan = StepPlan { step: self.next_step, rows: vec![], admitted: vec![], preempted: vec![] };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,7 @@ pub struct NewRequest {
     /// Chosen by the caller; no two requests in the scheduler have the same.
     pub request: u64,
     /// At least one token.
-    pub prompt: Vec<u32>,
+    pub prompt: Arc<[u32]>,
     /// What the keys and values depend on besides the tokens.
     pub key: CacheKey,
     /// Continuations wanted.
@@ -33,10 +34,10 @@ pub struct NewRequest {
 
 impl NewRequest {
     /// One continuation of a prompt, as long as it may be.
-    pub fn new(request: u64, prompt: Vec<u32>, key: CacheKey) -> NewRequest {
+    pub fn new(request: u64, prompt: impl Into<Arc<[u32]>>, key: CacheKey) -> NewRequest {
         NewRequest {
             request,
-            prompt,
+            prompt: prompt.into(),
             key,
             n: 1,
             priority: 0,

@@ -97,6 +97,11 @@ impl Scheduler {
         !self.in_flight.is_empty()
     }
 
+    /// Whether another step may be in flight: [`Scheduler::plan`] has nothing to give before.
+    pub fn may_plan(&self) -> bool {
+        self.in_flight.len() < self.config.max_concurrent_batches
+    }
+
     /// Whether a planned row's sequence still wants what the row computes.
     pub fn is_live(&self, row: &Row) -> bool {
         self.live(row.id, row.generation).is_some()
@@ -133,12 +138,18 @@ impl Scheduler {
         if self.samples_of(request.request).next().is_some() {
             return Err(AdmissionError::DuplicateRequest(request.request));
         }
+        let mut places = vec![];
         for id in request.sequences() {
             let rank = Rank { priority: request.priority, arrival: self.next_arrival };
             self.next_arrival += 1;
             self.ranks.insert(id, rank);
-            self.waiting.insert(Sequence::new(id, rank, &request, &self.config));
+            places.push((id, rank));
         }
+        let mut places = places.into_iter();
+        let Some((id, rank)) = places.next() else { return Ok(()) };
+        let first = Sequence::new(id, rank, &request, &self.config);
+        places.for_each(|(id, rank)| self.waiting.insert(first.sibling(id, rank)));
+        self.waiting.insert(first);
         Ok(())
     }
 

@@ -66,7 +66,7 @@ impl Sequence {
             min_tokens: request.min_tokens,
             stop_token_ids: request.stop_token_ids.clone(),
             skip_reading_prefix_cache: request.skip_reading_prefix_cache,
-            tokens: request.prompt.clone(),
+            tokens: request.prompt.to_vec(),
             root: request.key.root(),
             hashes: vec![],
             num_cached_tokens: None,
@@ -76,6 +76,11 @@ impl Sequence {
         };
         sequence.extend_hashes(config);
         sequence
+    }
+
+    /// Another sample of the same request. The prompt is not hashed again.
+    pub(super) fn sibling(&self, id: SequenceId, rank: Rank) -> Sequence {
+        Sequence { id, rank, ..self.clone() }
     }
 
     /// Tokens, known or about to be.

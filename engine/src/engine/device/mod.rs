@@ -8,11 +8,15 @@
 //! sequence's tokens between two steps (rules on logits, grammars) lives here, since with a step planned ahead this is
 //! where its tokens are first known.
 
+mod decoder;
+mod rows;
+mod sampler;
 mod scripted;
 pub(super) mod thread;
 
 use std::sync::Arc;
 
+pub use decoder::DecoderModel;
 pub use scripted::{Hook, Scripted, Step};
 
 use super::health::Heartbeat;
@@ -26,6 +30,10 @@ pub trait StepModel: Send + 'static {
     fn info(&self) -> ModelInfo;
 
     /// Runs a step. `beat` wants a tick after each part of the work that cannot take long, as a layer.
+    ///
+    /// Steps come in the order of their numbers. What `work` says of sequences that end and start has to be taken in before
+    /// anything can fail. After a step that failed, rows of the next that depend on its tokens are nobody's: they are to be
+    /// computed as if those were 0, or not at all, and have a [`Sampled`] of any token.
     ///
     /// # Errors
     /// If the step gave nothing. What is wrong with one row only is that row's [`Sampled::fault`].

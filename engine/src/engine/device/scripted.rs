@@ -1,7 +1,8 @@
 //! A step model without a model, for tests of what is around one: it needs no kernels and no weights.
 //!
-//! The token after others is a function of all of them, so an answer shows whether each step had the right tokens before
-//! it: by default a hash, over the bytes of printable text; or any function.
+//! The token after others is a function of all of them: by default a hash, over the bytes of printable text; or any
+//! function. It takes nothing on trust: a step whose rows do not have the right tokens, or whose blocks do not hold what
+//! their sequences computed or may share, fails.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use super::{Heartbeat, ModelInfo, Sampled, SequenceSpec, StepFault, StepModel, StepResult, Work};
 use crate::sampling::{Logprob, TokenLogprobs, allows};
-use crate::schedule::{Input, SequenceId};
+use crate::schedule::{Input, Row, SequenceId};
 
 /// The token that follows: of a sequence, and its answer so far.
 pub type Script = dyn Fn(&SequenceSpec, &[u32]) -> u32 + Send + Sync;
@@ -37,6 +38,8 @@ pub struct Scripted {
     hook: Box<Hook>,
     step_time: Duration,
     sequences: BTreeMap<SequenceId, Sequence>,
+    /// What is in each slot of the cache.
+    cells: Vec<u64>,
     /// Tokens that the last steps sampled, by step.
     sampled: VecDeque<(u64, Vec<u32>)>,
 }
@@ -48,7 +51,8 @@ struct Sequence {
 }
 
 impl Scripted {
-    /// A model of so many tokens, whose cache has so many blocks of `block_size` tokens. It says random text.
+    /// A model of so many tokens, whose cache has so many blocks of `block_size` tokens, for sequences of up to `context`. It
+    /// says random text.
     pub fn new(vocab_size: usize, block_size: usize, num_blocks: u32, context: usize) -> Scripted {
         Scripted {
             info: ModelInfo {
@@ -68,6 +72,7 @@ impl Scripted {
             hook: Box::new(|_, _| Step::Run),
             step_time: Duration::ZERO,
             sequences: BTreeMap::new(),
+            cells: vec![UNKNOWN; block_size * num_blocks as usize],
             sampled: VecDeque::new(),
         }
     }
@@ -116,18 +121,7 @@ impl StepModel for Scripted {
     }
 
     fn run(&mut self, work: &Work, beat: &Heartbeat) -> Result<StepResult, StepFault> {
-        for id in &work.ends {
-            self.sequences.remove(id);
-        }
-        for start in &work.starts {
-            let mut form = start.spec.form.clone();
-            for &token in &start.answer {
-                // An answer that was accepted is of its form.
-                let _ = form.as_mut().map(|form| form.push(token));
-            }
-            let sequence = Sequence { spec: start.spec.clone(), form, answer: start.answer.clone() };
-            self.sequences.insert(start.id, sequence);
-        }
+        self.take_in(work);
         let step = work.plan.step;
         let fails = match (self.hook)(step, work) {
             Step::Run => None,
@@ -140,52 +134,120 @@ impl StepModel for Scripted {
         }
         beat.tick();
         let mut result = StepResult::default();
-        for row in &work.plan.rows {
-            let Some(sequence) = self.sequences.get_mut(&row.id) else {
-                return Err(StepFault::Step(format!("sequence {} was never started", row.id)));
-            };
-            let known: Vec<u32> = sequence.spec.prompt.iter().chain(&sequence.answer).copied().collect();
-            let tokens = match &row.input {
-                Input::Tokens(tokens) => tokens.clone(),
-                Input::SampledBy { step, row } => {
-                    let of = self.sampled.iter().find(|(of, _)| of == step);
-                    vec![of.and_then(|(_, tokens)| tokens.get(*row).copied()).unwrap_or(0)]
-                }
-            };
-            if known.get(row.start..row.end()) != Some(&tokens[..]) {
-                return Err(StepFault::Step(format!("{}: not its tokens {}..{}", row.id, row.start, row.end())));
-            }
-            if let Some(top) = sequence.spec.params.prompt_logprobs {
-                for position in row.start.max(1)..row.end().min(sequence.spec.prompt.len()) {
-                    result.prompt_logprobs.push((row.id, position, logprobs(known[position], top)));
-                }
-            }
-        }
         let mut sampled = vec![0; work.plan.rows.len()];
-        for (index, row) in work.plan.sampling_rows() {
-            let Some(sequence) = self.sequences.get_mut(&row.id) else { continue };
-            let mut token = (self.script)(&sequence.spec, &sequence.answer);
-            let mut fault = fails.clone().filter(|(row, _)| *row == result.rows.len()).map(|(_, why)| why);
-            if let Some(form) = &mut sequence.form {
-                // The next allowed token at or after the one it would say.
-                match form.mask() {
-                    Ok(mask) => {
-                        let n = self.info.vocab_size as u32;
-                        token = (0..n).map(|i| (token + i) % n).find(|&t| allows(&mask, t)).unwrap_or(token);
-                        fault = fault.or_else(|| form.push(token).err().map(|e| e.to_string()));
-                    }
-                    Err(error) => fault = fault.or_else(|| Some(error.to_string())),
-                }
+        for (index, row) in work.plan.rows.iter().enumerate() {
+            let fault = fails.as_ref().filter(|(of, _)| row.samples && *of == result.rows.len());
+            let fault = fault.map(|(_, why)| why.clone());
+            let row_of = self.row(row, fault, &mut result.prompt_logprobs)?;
+            if let Some(of) = row_of {
+                sampled[index] = of.token;
+                result.rows.push(of);
             }
-            sequence.answer.push(token);
-            sampled[index] = token;
-            let logprobs = sequence.spec.params.logprobs.map(|top| logprobs(token, top));
-            result.rows.push(Sampled { token, logprobs, fault });
         }
         self.sampled.push_front((step, sampled));
         self.sampled.truncate(4);
         Ok(result)
     }
+}
+
+impl Scripted {
+    /// What has to be known before anything can go wrong with a step.
+    fn take_in(&mut self, work: &Work) {
+        for id in &work.ends {
+            self.sequences.remove(id);
+        }
+        for start in &work.starts {
+            let mut form = start.spec.form.clone();
+            for &token in &start.answer {
+                // An answer that was accepted is of its form.
+                let _ = form.as_mut().map(|form| form.push(token));
+            }
+            let sequence = Sequence { spec: start.spec.clone(), form, answer: start.answer.clone() };
+            self.sequences.insert(start.id, sequence);
+        }
+        // Until it has run, nobody knows what a step left where it writes.
+        for row in &work.plan.rows {
+            row.slot_mapping.iter().for_each(|&slot| self.cells[slot as usize] = UNKNOWN);
+        }
+    }
+
+    /// Computes a row: what it samples, if it does.
+    fn row(
+        &mut self,
+        row: &Row,
+        fault: Option<String>,
+        prompt_logprobs: &mut Vec<(SequenceId, usize, TokenLogprobs)>,
+    ) -> Result<Option<Sampled>, StepFault> {
+        let Some(sequence) = self.sequences.get_mut(&row.id) else {
+            return Err(StepFault::Step(format!("sequence {} was never started", row.id)));
+        };
+        let known: Vec<u32> = sequence.spec.prompt.iter().chain(&sequence.answer).copied().collect();
+        let tokens = match &row.input {
+            Input::Tokens(tokens) => tokens.clone(),
+            Input::SampledBy { step, row: by } => match self.sampled.iter().find(|(of, _)| of == step) {
+                Some((_, tokens)) => tokens.get(*by).copied().into_iter().collect(),
+                // The step before failed, and this row is nobody's any more.
+                None => return Ok(row.samples.then(Sampled::default)),
+            },
+        };
+        if known.get(row.start..row.end()) != Some(&tokens[..]) {
+            return Err(StepFault::Step(format!("{}: not its tokens {}..{}", row.id, row.start, row.end())));
+        }
+        let size = self.info.block_size;
+        let slot = |position: usize| row.block_table[position / size] as usize * size + position % size;
+        for (position, to) in (row.start..row.end()).zip(&row.slot_mapping) {
+            if slot(position) != *to as usize {
+                return Err(StepFault::Step(format!("{}: token {position} goes to slot {to}", row.id)));
+            }
+        }
+        // All that the row attends to must be what the sequence says: found, or computed before; and what it computes now.
+        let mut cell = 1;
+        for (position, token) in known[..row.end()].iter().enumerate() {
+            cell = mix(cell, *token);
+            let at = &mut self.cells[slot(position)];
+            if position >= row.start {
+                *at = cell;
+            } else if *at != cell {
+                return Err(StepFault::Step(format!(
+                    "{}: slot {} is not its token {position}",
+                    row.id,
+                    slot(position)
+                )));
+            }
+        }
+        if let Some(top) = sequence.spec.params.prompt_logprobs {
+            for position in row.start.max(1)..row.end().min(sequence.spec.prompt.len()) {
+                prompt_logprobs.push((row.id, position, logprobs(known[position], top)));
+            }
+        }
+        if !row.samples {
+            return Ok(None);
+        }
+        let mut token = (self.script)(&sequence.spec, &sequence.answer);
+        let mut fault = fault;
+        if let Some(form) = &mut sequence.form {
+            // The next allowed token at or after the one it would say.
+            match form.mask() {
+                Ok(mask) => {
+                    let n = self.info.vocab_size as u32;
+                    token = (0..n).map(|i| (token + i) % n).find(|&t| allows(&mask, t)).unwrap_or(token);
+                    fault = fault.or_else(|| form.push(token).err().map(|e| e.to_string()));
+                }
+                Err(error) => fault = fault.or_else(|| Some(error.to_string())),
+            }
+        }
+        sequence.answer.push(token);
+        let logprobs = sequence.spec.params.logprobs.map(|top| logprobs(token, top));
+        Ok(Some(Sampled { token, logprobs, fault }))
+    }
+}
+
+/// In a cell of which nobody knows what is in it.
+const UNKNOWN: u64 = 0;
+
+/// A cell, of the one before and its token: what keys and values are to a model. None is [`UNKNOWN`].
+fn mix(before: u64, token: u32) -> u64 {
+    (before ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29) | 1
 }
 
 /// Log-probabilities that can be told apart: −token/1000, then those of the tokens that follow.

@@ -269,7 +269,7 @@ fn answers_are_cached_as_prompts_are() {
     d.add(first.clone()).unwrap();
     d.drain();
     let (answer, _) = reference(&first, 0, 1000);
-    let prompt = [first.prompt, answer, vec![5]].concat();
+    let prompt = [&first.prompt[..], &answer, &[5]].concat();
     d.add(NewRequest { max_tokens: Some(2), ..NewRequest::new(2, prompt, key()) }).unwrap();
     d.drain();
     d.assert_answers();

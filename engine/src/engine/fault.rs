@@ -1,0 +1,93 @@
+//! What is kept of a failed step: the scheduler as it was, and all events since, so that the plan that failed can be made
+//! again, and run again.
+//!
+//! A log is a JSON file. It contains the prompts and answers of its time, so only its owner may read it, and one is
+//! written only when a step fails.
+
+use std::fs::{File, OpenOptions, create_dir_all};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::schedule::Log;
+
+/// Logs that an engine writes at most: steps that fail one after the other fail alike, and disks are finite.
+const MOST: usize = 8;
+
+/// A failed step, as its file has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultLog {
+    /// What went wrong.
+    pub error: String,
+    /// The step.
+    pub step: u64,
+    /// The model that ran it: [`ModelInfo::identity`](super::ModelInfo).
+    pub model: String,
+    /// What led to it. [`Log::replay`] plans it again.
+    pub log: Log,
+}
+
+impl FaultLog {
+    /// Reads a log.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged.
+    pub fn read(path: impl AsRef<Path>) -> io::Result<FaultLog> {
+        let file = BufReader::new(File::open(path)?);
+        serde_json::from_reader(file).map_err(io::Error::from)
+    }
+}
+
+/// As [`FaultLog`], of what is not to be copied.
+#[derive(Serialize)]
+struct Record<'a> {
+    error: &'a str,
+    step: u64,
+    model: &'a str,
+    log: &'a Log,
+}
+
+/// Writes logs into a folder.
+#[derive(Debug)]
+pub struct FaultLogs {
+    folder: Option<PathBuf>,
+    model: String,
+    written: usize,
+}
+
+impl FaultLogs {
+    /// Into this folder, which is made when there is something to write; nowhere without one.
+    pub fn new(folder: Option<PathBuf>, model: &str) -> FaultLogs {
+        FaultLogs { folder, model: model.to_owned(), written: 0 }
+    }
+
+    /// Writes a log. That it cannot is said, and ends nothing.
+    pub fn write(&mut self, step: u64, error: &str, log: &Log) {
+        let Some(folder) = &self.folder else { return };
+        if self.written >= MOST {
+            return;
+        }
+        self.written += 1;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
+        let path = folder.join(format!("fault-{time}-step-{step}.json"));
+        match write(&path, &Record { error, step, model: &self.model, log }) {
+            Ok(()) => tracing::error!("what led to it, prompts included, is in {}", path.display()),
+            Err(error) => tracing::warn!("{} could not be written: {error}", path.display()),
+        }
+    }
+}
+
+fn write(path: &Path, record: &Record<'_>) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        create_dir_all(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = BufWriter::new(options.open(path)?);
+    serde_json::to_writer(&mut file, record)?;
+    file.flush()
+}
