@@ -62,7 +62,8 @@ impl HttpMetrics {
             let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
             add(&registry, HistogramVec::new(opts, labels))
         };
-        let fine = HistogramOpts::new("http_request_duration_highr_seconds", "Until the end of the answer, of all paths.");
+        let fine =
+            HistogramOpts::new("http_request_duration_highr_seconds", "Until the end of the answer, of all paths.");
         HttpMetrics {
             requests: add(&registry, IntCounterVec::new(requests, &["handler", "method", "status"])),
             duration: histogram(

@@ -96,7 +96,8 @@ impl Observer for Spans {
     fn ended(&self, ended: &Ended<'_>) {
         let clock = Clock::now();
         let times = &ended.end.times;
-        let parent = ended.asked.trace.map_or_else(Context::new, |trace| Context::new().with_remote_span_context(parent(trace)));
+        let parent =
+            ended.asked.trace.map_or_else(Context::new, |trace| Context::new().with_remote_span_context(parent(trace)));
         let mut span = self
             .tracer
             .span_builder("llm_request")

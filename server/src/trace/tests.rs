@@ -29,7 +29,9 @@ fn collector(status: &'static str) -> (String, Receiver<(String, String, Vec<u8>
                 line.clear();
                 stream.read_line(&mut line).unwrap();
                 match line.trim_end().split_once(": ") {
-                    Some((name, value)) if name.eq_ignore_ascii_case("content-length") => length = value.parse().unwrap(),
+                    Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                        length = value.parse().unwrap()
+                    }
                     Some((name, value)) if name.eq_ignore_ascii_case("content-type") => kind = value.to_owned(),
                     Some(_) => {}
                     None => break,
@@ -48,7 +50,8 @@ fn collector(status: &'static str) -> (String, Receiver<(String, String, Vec<u8>
 }
 
 fn asked(traceparent: Option<&str>) -> Asked {
-    let params = SamplingParams { n: 2, max_tokens: Some(9), temperature: 0.5, top_p: 0.25, ..SamplingParams::default() };
+    let params =
+        SamplingParams { n: 2, max_tokens: Some(9), temperature: 0.5, top_p: 0.25, ..SamplingParams::default() };
     Asked::new("cmpl-7", 40, &params, traceparent)
 }
 
@@ -117,8 +120,11 @@ fn a_request_is_a_span_with_its_times_and_counts() {
     let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(span.start_time_unix_nano);
     let age = before.duration_since(start).unwrap();
     assert!(age >= Duration::from_millis(1900) && age < Duration::from_secs(4), "{age:?}");
-    let events: Vec<(&str, u64)> =
-        span.events.iter().map(|e| (e.name.as_str(), (e.time_unix_nano - span.start_time_unix_nano) / 1_000_000)).collect();
+    let events: Vec<(&str, u64)> = span
+        .events
+        .iter()
+        .map(|e| (e.name.as_str(), (e.time_unix_nano - span.start_time_unix_nano) / 1_000_000))
+        .collect();
     assert_eq!(events, [("QUEUED", 250), ("SCHEDULED", 500), ("NEW_TOKENS", 750)]);
     for (key, expected) in [
         ("gen_ai.response.model", "tiny"),
