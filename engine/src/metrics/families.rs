@@ -15,7 +15,10 @@ pub(super) struct Families<'a> {
 
 impl<'a> Families<'a> {
     pub(super) fn new(registry: &'a Registry, labels: &[(&str, &str)]) -> Families<'a> {
-        Families { registry, labels: labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect() }
+        Families {
+            registry,
+            labels: labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+        }
     }
 
     /// The same registry, with more labels.
@@ -39,7 +42,13 @@ impl<'a> Families<'a> {
     }
 
     /// One counter for each value of a label, all present from the start.
-    pub(super) fn counters<const N: usize>(&self, name: &str, help: &str, label: &str, values: [&str; N]) -> [IntCounter; N] {
+    pub(super) fn counters<const N: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: [&str; N],
+    ) -> [IntCounter; N] {
         let family = self.add(IntCounterVec::new(self.opts(name, help), &[label]));
         values.map(|value| family.with_label_values(&[value]))
     }
@@ -49,7 +58,13 @@ impl<'a> Families<'a> {
     }
 
     /// One gauge for each value of a label, all present from the start.
-    pub(super) fn gauges<const N: usize>(&self, name: &str, help: &str, label: &str, values: [&str; N]) -> [IntGauge; N] {
+    pub(super) fn gauges<const N: usize>(
+        &self,
+        name: &str,
+        help: &str,
+        label: &str,
+        values: [&str; N],
+    ) -> [IntGauge; N] {
         let family = self.add(IntGaugeVec::new(self.opts(name, help), &[label]));
         values.map(|value| family.with_label_values(&[value]))
     }

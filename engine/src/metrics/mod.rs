@@ -130,8 +130,7 @@ pub struct Metrics {
 const IDLE: u64 = u64::MAX;
 
 /// In the order of [`Metrics::success`].
-const REASONS: [FinishReason; 4] =
-    [FinishReason::Stop, FinishReason::Length, FinishReason::Abort, FinishReason::Error];
+const REASONS: [FinishReason; 4] = [FinishReason::Stop, FinishReason::Length, FinishReason::Abort, FinishReason::Error];
 
 impl Metrics {
     /// All at zero.
@@ -178,13 +177,15 @@ impl Metrics {
                 "state",
                 ["used", "cached", "unused"],
             ),
-            lora_info: adapters.real("vllm:lora_requests_info", "The time now; there are no adapters, as its labels say."),
+            lora_info: adapters
+                .real("vllm:lora_requests_info", "The time now; there are no adapters, as its labels say."),
             last_step_age: f.real(
                 "tegula_last_step_age_seconds",
                 "Seconds since a step last ended while there is work; 0 while there is none.",
             ),
 
-            prefix_queries: f.counter("vllm:prefix_cache_queries_total", "Tokens that were looked up in the prefix cache."),
+            prefix_queries: f
+                .counter("vllm:prefix_cache_queries_total", "Tokens that were looked up in the prefix cache."),
             prefix_hits: f.counter("vllm:prefix_cache_hits_total", "Tokens that were found in the prefix cache."),
             preemptions: f.counter("vllm:num_preemptions_total", "Sequences that lost their blocks to better ones."),
             prompt_tokens: f.counter("vllm:prompt_tokens_total", "Tokens of prompts."),
@@ -202,7 +203,8 @@ impl Metrics {
                 "finished_reason",
                 REASONS.map(FinishReason::as_str),
             ),
-            corrupted: f.counter("vllm:corrupted_requests_total", "Requests for which the model gave no usable logits."),
+            corrupted: f
+                .counter("vllm:corrupted_requests_total", "Requests for which the model gave no usable logits."),
             steps: f.counter("tegula_steps_total", "Steps that the device computed."),
             failed_steps: f.counter("tegula_failed_steps_total", "Steps that failed."),
             discarded_rows: f.counter(

@@ -29,7 +29,8 @@ impl Scrape {
                 assert!(series.contains(labels) && series.contains("model_name=\"tiny\""), "{series}");
                 let series = series.replace(labels, "").replace("model_name=\"tiny\"", "");
                 let kept: Vec<&str> = series.split(['{', ',', '}']).filter(|part| !part.is_empty()).collect();
-                let key = if kept.len() > 1 { format!("{}{{{}}}", kept[0], kept[1..].join(",")) } else { kept[0].into() };
+                let key =
+                    if kept.len() > 1 { format!("{}{{{}}}", kept[0], kept[1..].join(",")) } else { kept[0].into() };
                 assert_eq!(values.insert(key, value.parse().unwrap()), None, "{series} is there twice");
             }
         }
@@ -293,9 +294,9 @@ struct Story {
 fn story() -> impl Strategy<Value = Story> {
     let reason = prop::sample::select(REASONS.to_vec());
     let samples = prop::collection::vec((0usize..30, reason), 1..4);
-    (1usize..300, 0usize..300, prop::option::of(1usize..100), samples).prop_map(|(prompt, cached, max_tokens, samples)| {
-        Story { prompt, cached: cached.min(prompt - 1), max_tokens, samples }
-    })
+    (1usize..300, 0usize..300, prop::option::of(1usize..100), samples).prop_map(
+        |(prompt, cached, max_tokens, samples)| Story { prompt, cached: cached.min(prompt - 1), max_tokens, samples },
+    )
 }
 
 proptest! {
