@@ -9,10 +9,9 @@ use tegula_engine::tokenizer::{Special, Tokenizer};
 
 fn conversation(case: &Map<String, Value>) -> Conversation {
     Conversation {
-        messages: serde_json::from_value(case["messages"].clone()).unwrap(),
         tools: case.get("tools").map(|tools| tools.as_array().unwrap().clone()),
         add_generation_prompt: case.get("add_generation_prompt").is_none_or(|flag| flag == true),
-        extra: Map::new(),
+        ..Conversation::new(serde_json::from_value::<Vec<Message>>(case["messages"].clone()).unwrap())
     }
 }
 
@@ -122,7 +121,43 @@ fn the_begin_token_comes_once() {
     ] {
         let (file, tokenizer) = tiny(Some(source), add_bos);
         let template = ChatTemplate::from_gguf(&file, &tokenizer).unwrap();
-        assert_eq!(template.encode(&Conversation::new([Message::user("ab")]), &tokenizer).unwrap(), expected);
+        let mut conversation = Conversation::new([Message::user("ab")]);
+        assert_eq!(template.encode(&conversation, &tokenizer).unwrap(), expected);
+        conversation.add_bos = false;
+        let own = expected.strip_prefix(&[0]).filter(|_| !source.starts_with("{{ bos_token"));
+        assert_eq!(template.encode(&conversation, &tokenizer).unwrap(), own.unwrap_or(&expected));
+    }
+}
+
+#[test]
+fn the_last_message_goes_on() {
+    let chatml = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}\
+                  {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    let template = ChatTemplate::new(chatml).unwrap();
+    let continued = |messages: &[Message]| {
+        let messages = messages.to_vec();
+        Conversation { continue_final_message: true, ..Conversation::new(messages) }
+    };
+    // Also where the text is in other messages, is short, or has white space that the template would take away.
+    for last in ["Sky is", "a", "", "is blue, \n ", "\u{fdd0}\u{fdd1}x", "<|im_end|>"] {
+        let conversation = continued(&[Message::user("Sky is a"), Message::assistant(last)]);
+        let expected = format!("<|im_start|>user\nSky is a<|im_end|>\n<|im_start|>assistant\n{}", last.trim_start());
+        assert_eq!(template.render(&conversation).unwrap(), expected);
+        if let Some((_, tokenizer)) = model("smollm2") {
+            let tokens = template.encode(&conversation, &tokenizer).unwrap();
+            let text: Vec<u8> = tokens.iter().flat_map(|&t| tokenizer.token_bytes(t)).copied().collect();
+            assert_eq!(String::from_utf8(text).unwrap(), expected);
+            assert_eq!(tokens.iter().filter(|&&t| t == 2).count(), 1, "the user's message ends, and nothing else");
+        }
+    }
+    let hides = ChatTemplate::new("{{ messages[0].content }}").unwrap();
+    for (template, messages) in [
+        (&template, vec![]),
+        (&template, vec![Message(Map::from_iter([("role".to_owned(), "assistant".into())]))]),
+        (&hides, vec![Message::user("a"), Message::assistant("b")]),
+    ] {
+        let error = template.render(&continued(&messages)).unwrap_err();
+        assert!(matches!(error, ChatError::Continue(_)), "{error}");
     }
 }
 

@@ -14,6 +14,8 @@ pub enum ChatError {
     Failed { file: Option<PathBuf>, line: Option<usize>, why: String },
     #[error("the chat template refuses this conversation: {0}")]
     Refused(String),
+    #[error("the last message cannot be continued: {0}")]
+    Continue(&'static str),
     #[error(transparent)]
     Gguf(#[from] crate::gguf::GgufError),
 }

@@ -74,6 +74,11 @@ pub struct Conversation {
     pub tools: Option<Vec<Json>>,
     /// Whether the prompt shall end where the model's answer begins.
     pub add_generation_prompt: bool,
+    /// Whether the prompt shall end within the last message, right behind its text, so that the model goes on with it. Then
+    /// `add_generation_prompt` does not count.
+    pub continue_final_message: bool,
+    /// Whether the sequence-begin token is put in front if the model wants it and the template does not have it.
+    pub add_bos: bool,
     /// Further variables of the template, for example `enable_thinking`.
     pub extra: Map<String, Json>,
 }
@@ -85,6 +90,8 @@ impl Conversation {
             messages: messages.into_iter().collect(),
             tools: None,
             add_generation_prompt: true,
+            continue_final_message: false,
+            add_bos: true,
             extra: Map::new(),
         }
     }
@@ -96,7 +103,8 @@ impl Conversation {
         if let Some(tools) = &self.tools {
             variables.insert("tools".to_owned(), json!(tools));
         }
-        variables.insert("add_generation_prompt".to_owned(), json!(self.add_generation_prompt));
+        let add_generation_prompt = self.add_generation_prompt && !self.continue_final_message;
+        variables.insert("add_generation_prompt".to_owned(), json!(add_generation_prompt));
         variables
     }
 }
@@ -157,22 +165,46 @@ impl ChatTemplate {
 
     /// The prompt as text. To get tokens use [`ChatTemplate::encode`], which tells the template's text from the users'.
     pub fn render(&self, conversation: &Conversation) -> Result<String, ChatError> {
-        self.render_variables(conversation.variables())
+        let variables = conversation.variables();
+        let [_, end] = unused_chars(&variables);
+        self.render_up_to(conversation, variables, end)
     }
 
     /// The prompt as tokens, with the sequence-begin token in front if the model wants it. Only the template's own
     /// text becomes control tokens.
     pub fn encode(&self, conversation: &Conversation, tokenizer: &Tokenizer) -> Result<Vec<u32>, ChatError> {
         let mut variables = conversation.variables();
-        let guard = unused_char(&Json::Object(variables.clone()));
+        let [guard, end] = unused_chars(&variables);
         variables.values_mut().for_each(|value| map_strings(value, &|text| tokenizer.guard(text, guard)));
-        let mut tokens = tokenizer.encode_guarded(&self.render_variables(variables)?, guard);
-        if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.add_bos())
+        let mut tokens = tokenizer.encode_guarded(&self.render_up_to(conversation, variables, end)?, guard);
+        if let Some(bos) = tokenizer.bos().filter(|_| tokenizer.add_bos() && conversation.add_bos)
             && tokens.first() != Some(&bos)
         {
             tokens.insert(0, bos);
         }
         Ok(tokens)
+    }
+
+    /// Renders, if the last message is to be continued up to the end of its text: there stands `end`, a character that is
+    /// nowhere else.
+    fn render_up_to(
+        &self,
+        conversation: &Conversation,
+        mut variables: Map<String, Json>,
+        end: char,
+    ) -> Result<String, ChatError> {
+        if !conversation.continue_final_message {
+            return self.render_variables(variables);
+        }
+        let messages = variables.get_mut("messages").and_then(Json::as_array_mut);
+        match messages.and_then(|all| all.last_mut()).and_then(|last| last.get_mut("content")) {
+            Some(Json::String(text)) => text.push(end),
+            _ => return Err(ChatError::Continue("it has no text")),
+        }
+        let mut text = self.render_variables(variables)?;
+        let cut = text.rfind(end).ok_or(ChatError::Continue("the chat template does not show all of its text"))?;
+        text.truncate(cut);
+        Ok(text)
     }
 
     fn render_variables(&self, mut variables: Map<String, Json>) -> Result<String, ChatError> {
@@ -216,11 +248,12 @@ fn map_strings(value: &mut Json, change: &impl Fn(&str) -> String) {
     }
 }
 
-/// A character that occurs nowhere in `value`: the first such noncharacter or private-use character.
-fn unused_char(value: &Json) -> char {
-    let text = value.to_string();
+/// Two characters that occur nowhere in the variables: the first such noncharacters or private-use characters.
+fn unused_chars(variables: &Map<String, Json>) -> [char; 2] {
+    let text = json!(variables).to_string();
     let used: std::collections::HashSet<char> = text.chars().filter(|&c| c >= '\u{e000}').collect();
     let candidates = ('\u{fdd0}'..='\u{fdef}').chain('\u{f0000}'..='\u{10ffff}').chain('\u{e000}'..='\u{f8ff}');
+    let mut unused = candidates.filter(|c| !used.contains(c));
     // A text that uses all of these 137,000 characters would be the first; it loses only its protection.
-    candidates.into_iter().find(|c| !used.contains(c)).unwrap_or('\u{fdd0}')
+    [unused.next().unwrap_or('\u{fdd0}'), unused.next().unwrap_or('\u{fdd1}')]
 }

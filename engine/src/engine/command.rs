@@ -40,6 +40,8 @@ pub struct Submission {
     /// One for each sample.
     pub specs: Vec<Arc<SequenceSpec>>,
     pub asked: Asked,
+    /// Control tokens that have a text.
+    pub visible: Vec<u32>,
     pub place: Place,
     pub updates: UnboundedSender<Update>,
     pub arrival: Instant,

@@ -49,10 +49,10 @@ struct Sample {
 
 impl Live {
     pub fn new(submission: Submission) -> Live {
-        let Submission { new, specs, asked, place, updates, arrival, queued } = submission;
+        let Submission { new, specs, asked, visible, place, updates, arrival, queued } = submission;
         let times = Times { arrival, queued, scheduled: None, first_token: None, last_token: None, finished: queued };
         let sample = |spec: &Arc<SequenceSpec>| Sample {
-            text: Detokenizer::new(&spec.params),
+            text: Detokenizer::new(&spec.params).visible(&visible),
             answer: vec![],
             stop: None,
             error: None,

@@ -19,6 +19,8 @@ pub struct Request {
     pub priority: i32,
     /// Requests share cached blocks only with those of the same salt.
     pub cache_salt: Option<String>,
+    /// Control tokens that have a text in answers all the same, whatever `skip_special_tokens` says: tags of tool calls.
+    pub visible: Vec<u32>,
     /// Its name in logs and answers; one is made if there is none.
     pub id: Option<String>,
     /// When it came: times are counted from here.
@@ -36,6 +38,7 @@ impl Request {
             form: None,
             priority: 0,
             cache_salt: None,
+            visible: vec![],
             id: None,
             arrival: Instant::now(),
             traceparent: None,

@@ -70,7 +70,7 @@ impl Engine {
         let specs = params.draws().into_iter().map(spec).collect();
         let (updates, receiver) = unbounded_channel();
         let (arrival, queued) = (request.arrival, Instant::now());
-        let submission = Submission { new, specs, asked, place, updates, arrival, queued };
+        let submission = Submission { new, specs, asked, visible: request.visible, place, updates, arrival, queued };
         let commands = inner.commands.clone();
         let gone = |_| SubmitError::Failed("its thread has ended".into());
         commands.send(Command::Submit(Box::new(submission))).map_err(gone)?;

@@ -1,0 +1,38 @@
+//! `/v1/chat/completions`: the model answers in a conversation.
+
+use axum::extract::State;
+use axum::response::Response;
+
+use crate::chat_prompt;
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::generate::{Asked, Plan, generate};
+use crate::prompt::{Control, Prompt};
+use crate::sampling::{Kind, Sampling};
+use crate::state::App;
+
+/// Answers a conversation.
+pub async fn chat(State(app): State<App>, asked: Asked, fields: Fields) -> Result<Response, ApiError> {
+    generate(app, Kind::Chat, asked, fields, plan).await
+}
+
+fn plan(app: &App, fields: &mut Fields) -> Result<Plan, ApiError> {
+    let engine = app.engine()?;
+    let tokenizer = engine.tokenizer();
+    let chat = chat_prompt::parse(app, fields)?;
+    let echo = fields.take::<bool>("echo")?.unwrap_or(false);
+    let mut sampling = Sampling::take(fields, Kind::Chat, false, engine)?;
+    if let Some(form) = chat.tools.form(tokenizer) {
+        if let Some((_, param)) = &sampling.form {
+            let message = format!("{param}: the answer's form is that of calls, by tool_choice; leave one of them out");
+            return Err(ApiError::param(param, message));
+        }
+        sampling.form = Some((form, "tools".into()));
+    }
+    if sampling.truncate.is_none() {
+        chat.check_length(app)?;
+    }
+    let echo = chat.continued().filter(|_| echo).map(str::to_owned);
+    let prompt = Prompt { tokens: chat.tokens(app)?, echo, control: Control::Shown };
+    Ok(Plan { prompts: vec![prompt], prompt_name: "messages", sampling, tools: Some(chat.tools) })
+}

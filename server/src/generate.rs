@@ -1,0 +1,228 @@
+//! What all endpoints that generate do: from a body to an answer.
+//!
+//! ```text
+//!  Fields ─ the endpoint's own ─▶ Plan ─ check, submit ─▶ Answer ─▶ whole, or events
+//! ```
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use tegula_engine::Engine;
+use tegula_engine::engine::{Request, SubmitError};
+use tegula_engine::sampling::unpredictable_seed;
+use tegula_engine::schedule::AdmissionError;
+
+use crate::error::ApiError;
+use crate::fields::Fields;
+use crate::models;
+use crate::pieces::{Run, Style};
+use crate::prompt::{Prompt, check_room};
+use crate::response::Shape;
+use crate::sampling::{Kind, Sampling};
+use crate::state::App;
+use crate::stream::{Answer, StreamOptions};
+use crate::tools::Tools;
+
+/// Names a request: in the answer's id, in logs and in traces.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Most bytes of such a name.
+const MOST_ID: usize = 256;
+
+/// What a request says outside of its body. Taken before the body is read: times are counted from here.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    arrival: Instant,
+    id: Option<String>,
+    traceparent: Option<String>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Asked {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asked, Self::Rejection> {
+        let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        Ok(Asked { arrival: Instant::now(), id: header("x-request-id"), traceparent: header("traceparent") })
+    }
+}
+
+/// What an endpoint makes of a body.
+pub struct Plan {
+    /// At least one.
+    pub prompts: Vec<Prompt>,
+    /// The parameter that they come from.
+    pub prompt_name: &'static str,
+    /// How they are to be continued.
+    pub sampling: Sampling,
+    /// Which calls answers may have.
+    pub tools: Option<Tools>,
+}
+
+/// How an endpoint makes a plan: it takes its own parameters.
+pub type Planner = fn(&App, &mut Fields) -> Result<Plan, ApiError>;
+
+/// Answers a request.
+///
+/// # Errors
+/// If it makes no sense, cannot be served now, or fails before its answer begins.
+pub async fn generate(
+    app: App,
+    kind: Kind,
+    asked: Asked,
+    fields: Fields,
+    planner: Planner,
+) -> Result<Response, ApiError> {
+    let (answer, options, ignored, id) = app.blocking(move |app| prepare(app, kind, asked, fields, planner)).await?;
+    let mut response = match options {
+        Some(options) => answer.events(options),
+        None => answer.whole().await?,
+    };
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    Ok((ignored, response).into_response())
+}
+
+/// Everything up to the engine.
+fn prepare(
+    app: &App,
+    kind: Kind,
+    asked: Asked,
+    mut fields: Fields,
+    planner: Planner,
+) -> Result<(Answer, Option<StreamOptions>, crate::fields::Ignored, String), ApiError> {
+    let engine = app.engine()?;
+    models::check(app, fields.take::<String>("model")?.as_deref())?;
+    let options = StreamOptions::take(&mut fields)?;
+    let id = request_id(&mut fields, &asked)?;
+    let priority = fields.take::<i32>("priority")?.unwrap_or(0);
+    let cache_salt = fields.take::<String>("cache_salt")?;
+    if cache_salt.as_deref() == Some("") {
+        let message = "cache_salt is empty; it must be one character or more, or unset";
+        return Err(ApiError::param("cache_salt", message));
+    }
+    let token_ids = fields.take::<bool>("return_token_ids")?.unwrap_or(false);
+    let tokens_as_ids = fields.take::<bool>("return_tokens_as_token_ids")?.unwrap_or(false);
+    let Plan { mut prompts, prompt_name, sampling, tools } = planner(app, &mut fields)?;
+    let ignored = fields.finish(app.config().strict_parameters)?;
+
+    let prompt_only = sampling.prompt_only;
+    let max_tokens = sampling.params.max_tokens;
+    for prompt in &mut prompts {
+        // A chat echoes the text that it goes on with.
+        let echoes = prompt.echo.is_some() && kind == Kind::Completions;
+        if prompt.truncate(sampling.truncate, engine, max_tokens) && echoes {
+            prompt.echo = Some(prompt.text(engine.tokenizer()));
+        }
+        check_room(engine, (prompt_name, prompt.tokens.len()), (&sampling.most, max_tokens))?;
+    }
+    let visible = tools.as_ref().map_or(vec![], |tools| tools.visible(engine.tokenizer()));
+    let style = Arc::new(Style {
+        tokenizer: engine.tokenizer().clone(),
+        n: sampling.params.n as usize,
+        begins_alone: kind == Kind::Chat,
+        logprobs: sampling.logprobs.is_some(),
+        echo_logprobs: sampling.echo_logprobs.is_some(),
+        prompt_logprobs: sampling.prompt_logprobs.is_some(),
+        prompt_tokens: token_ids,
+        prompt_only,
+        skip_special_tokens: sampling.params.skip_special_tokens,
+        tools,
+    });
+    let id = match kind {
+        Kind::Completions => format!("cmpl-{id}"),
+        Kind::Chat => format!("chatcmpl-{id}"),
+        Kind::Inference => id,
+    };
+    let shape = Shape {
+        kind,
+        id: id.clone(),
+        model: engine.name().to_owned(),
+        created: SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        tokenizer: engine.tokenizer().clone(),
+        logprobs: sampling.logprobs,
+        prompt_logprobs: sampling.prompt_logprobs,
+        token_ids,
+        tokens_as_ids,
+    };
+    let (num_prompts, n) = (prompts.len(), style.n);
+    // The prompt's own log-probabilities are the engine's to say, the rest is known.
+    let by_engine = !prompt_only || sampling.params.prompt_logprobs.is_some();
+    let mut runs = vec![];
+    for (place, prompt) in prompts.into_iter().enumerate() {
+        let generation = match by_engine {
+            false => None,
+            true => {
+                let mut request = Request::new(prompt.tokens.clone(), sampling.params.clone());
+                request.form = sampling.form.as_ref().map(|(form, _)| form.clone());
+                request.visible.clone_from(&visible);
+                request.priority = priority;
+                request.cache_salt.clone_from(&cache_salt);
+                request.id = Some(if num_prompts > 1 { format!("{id}-{place}") } else { id.clone() });
+                request.arrival = asked.arrival;
+                request.traceparent.clone_from(&asked.traceparent);
+                // What was submitted before is cancelled by being dropped.
+                Some(engine.generate(request).map_err(|error| refused(error, prompt_name, &sampling))?)
+            }
+        };
+        runs.push(Run::new(style.clone(), prompt, generation, place * n));
+    }
+    Ok((Answer::new(runs, num_prompts * n, shape), options, ignored, id))
+}
+
+/// What the engine did not take, under the names that the request has for it.
+fn refused(error: SubmitError, prompt_name: &str, sampling: &Sampling) -> ApiError {
+    match error {
+        SubmitError::Admission(AdmissionError::EmptyPrompt) | SubmitError::Token { .. } => {
+            ApiError::param(prompt_name, format!("{prompt_name}: {error}"))
+        }
+        SubmitError::Grammar(error) => match &sampling.form {
+            Some((_, param)) => ApiError::param(param, format!("{param}: {error}")),
+            None => ApiError::bad_request(error.to_string()),
+        },
+        other => {
+            let mut error = ApiError::from(other);
+            if error.param.as_deref() == Some("prompt") {
+                error.param = Some(prompt_name.to_owned());
+            }
+            error
+        }
+    }
+}
+
+/// The name that a request has, or one that no other has.
+fn request_id(fields: &mut Fields, asked: &Asked) -> Result<String, ApiError> {
+    let own = fields.take::<String>("request_id")?;
+    let (id, from) = match (&asked.id, own) {
+        (Some(id), _) => (id.clone(), "x-request-id"),
+        (None, Some(id)) => (id, "request_id"),
+        (None, None) => return Ok(format!("{:016x}{:016x}", unpredictable_seed(), unpredictable_seed())),
+    };
+    if id.is_empty() || id.len() > MOST_ID || id.chars().any(char::is_control) {
+        let message = format!("{from}: it must be a text of 1 to {MOST_ID} bytes, without control characters");
+        return Err(ApiError::param(from, message));
+    }
+    Ok(id)
+}
+
+/// Tokens of prompts are the model's.
+///
+/// # Errors
+/// 400 for the first that is none.
+pub fn check_tokens(engine: &Engine, name: &str, tokens: &[u32]) -> Result<(), ApiError> {
+    let size = engine.limits().vocab_size;
+    match tokens.iter().position(|token| *token as usize >= size) {
+        None => Ok(()),
+        Some(place) => {
+            let message = format!(
+                "{name}: token {} at place {place} is none of the model's, which are 0 to {}",
+                tokens[place],
+                size - 1
+            );
+            Err(ApiError::param(name, message))
+        }
+    }
+}

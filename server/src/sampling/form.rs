@@ -1,0 +1,100 @@
+//! The form of answers: `response_format` as OpenAI has it, `structured_outputs` as vLLM has it, and its older names.
+
+use serde_json::{Map, Value};
+use tegula_engine::grammar::Form;
+
+use crate::error::ApiError;
+use crate::fields::{Field, Fields, short};
+
+/// The form that a request asks for, and the parameter that asks. `prefix` is of the object that the fields are of.
+///
+/// # Errors
+/// 400 if it is malformed, or if there is more than one.
+pub fn take(fields: &mut Fields, prefix: &str) -> Result<Option<(Form, String)>, ApiError> {
+    let mut found: Option<(Form, String)> = None;
+    let mut add = |form: Option<Form>, name: &str| match (form, &found) {
+        (None, _) => Ok(()),
+        (Some(form), None) => {
+            found = Some((form, format!("{prefix}{name}")));
+            Ok(())
+        }
+        (Some(_), Some((_, other))) => {
+            let message = format!("{name}: the answer has a form already, by {other}; leave one of them out");
+            Err(ApiError::param(format!("{prefix}{name}"), message))
+        }
+    };
+    add(response_format(fields, prefix)?, "response_format")?;
+    if let Some(object) = fields.take::<Map<String, Value>>("structured_outputs")? {
+        let name = format!("{prefix}structured_outputs");
+        for (key, value) in object.into_iter().filter(|(_, value)| !value.is_null()) {
+            let param = format!("structured_outputs.{key}");
+            let form = match key.as_str() {
+                "json" => Some(schema(value, &name)?),
+                "regex" => Some(Form::Regex(typed(value, &name, "regex")?)),
+                "choice" => Some(Form::Choice(typed(value, &name, "choice")?)),
+                "grammar" => Some(Form::Grammar(typed(value, &name, "grammar")?)),
+                "json_object" if value == true => Some(Form::JsonObject),
+                // These choose among ways to the same end, or say what is so anyway.
+                "json_object" | "disable_fallback" | "disable_any_whitespace" | "backend" if !truthy(&value) => None,
+                "disable_fallback" | "backend" => None,
+                _ => {
+                    let known = "json, regex, choice, grammar or json_object";
+                    let message = format!("{param} is not supported; supported is {known}");
+                    return Err(ApiError::param(name, message));
+                }
+            };
+            add(form, "structured_outputs")?;
+        }
+    }
+    if let Some(value) = fields.take::<Value>("guided_json")? {
+        add(Some(schema(value, &format!("{prefix}guided_json"))?), "guided_json")?;
+    }
+    add(fields.take("guided_regex")?.map(Form::Regex), "guided_regex")?;
+    add(fields.take("guided_choice")?.map(Form::Choice), "guided_choice")?;
+    add(fields.take("guided_grammar")?.map(Form::Grammar), "guided_grammar")?;
+    add(fields.take::<bool>("guided_json_object")?.filter(|on| *on).map(|_| Form::JsonObject), "guided_json_object")?;
+    Ok(found)
+}
+
+fn truthy(value: &Value) -> bool {
+    *value != false
+}
+
+fn response_format(fields: &mut Fields, prefix: &str) -> Result<Option<Form>, ApiError> {
+    const NAME: &str = "response_format";
+    let Some(mut object) = fields.take::<Map<String, Value>>(NAME)? else { return Ok(None) };
+    let bad = |message: String| Err(ApiError::param(format!("{prefix}{NAME}"), format!("{NAME}{message}")));
+    match object.get("type").and_then(Value::as_str) {
+        Some("text") => Ok(None),
+        Some("json_object") => Ok(Some(Form::JsonObject)),
+        Some("json_schema") => match object.get_mut("json_schema").and_then(|inner| inner.get_mut("schema")) {
+            Some(value) => schema(value.take(), &format!("{prefix}{NAME}")).map(Some),
+            None => bad(".json_schema.schema: missing; it must be a JSON schema".into()),
+        },
+        _ => {
+            let found = object.get("type").map_or("nothing".into(), short);
+            bad(format!(".type: expected \"text\", \"json_object\" or \"json_schema\", found {found}"))
+        }
+    }
+}
+
+/// A schema, as itself or as a text of JSON.
+fn schema(value: Value, param: &str) -> Result<Form, ApiError> {
+    let bad = |found: &str| {
+        ApiError::param(param, format!("{param}: expected a JSON schema, that is an object, found {found}"))
+    };
+    match value {
+        Value::String(text) => match serde_json::from_str::<Value>(&text) {
+            Ok(inner @ (Value::Object(_) | Value::Bool(true))) => Ok(Form::JsonSchema(inner)),
+            _ => Err(bad("a text that is none")),
+        },
+        Value::Object(_) | Value::Bool(true) => Ok(Form::JsonSchema(value)),
+        other => Err(bad(&short(&other))),
+    }
+}
+
+fn typed<T: Field>(value: Value, param: &str, key: &str) -> Result<T, ApiError> {
+    T::of(value).map_err(|found| {
+        ApiError::param(param, format!("{param}.{key}: expected {}, found {}", T::expected(), short(&found)))
+    })
+}
