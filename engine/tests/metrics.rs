@@ -280,3 +280,71 @@ fn a_step_that_does_not_end_grows_old() {
     assert_eq!(reader.join().unwrap(), 1 + 8 + 1);
     check_idle(&engine);
 }
+
+/// Keeps the events of requests, each as its fields.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target() == "tegula::request"
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Fields(BTreeMap<&'static str, String>);
+        impl tracing::field::Visit for Fields {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+                self.0.insert(field.name(), format!("{value:?}"));
+            }
+        }
+        let mut fields = Fields(BTreeMap::from([("level", event.metadata().level().to_string())]));
+        event.record(&mut fields);
+        self.0.lock().unwrap().push(fields.0);
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// Each sample's end is one line in the log, with numbers and names, and without what was said.
+#[test]
+fn an_end_is_a_line_without_texts() {
+    let lines = Lines::default();
+    // For all threads; the other tests' lines have other names.
+    tracing::subscriber::set_global_default(lines.clone()).unwrap();
+    let secret: Vec<u32> = b"a secret, of more than a block".iter().map(|byte| u32::from(*byte)).collect();
+    let model = Scripted::new(257, 16, 64, 512).answers(&secret);
+    let engine = Engine::builder("demo").build_on(model, Arc::new(small(&[], &["<end>"])), None).unwrap();
+    let params = SamplingParams { n: 2, temperature: 1.0, max_tokens: Some(5), ..SamplingParams::default() };
+    for name in ["logged 1", "logged 2"] {
+        let traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned());
+        let request = Request { id: Some(name.into()), traceparent, ..Request::new(secret.clone(), params.clone()) };
+        engine.generate(request).unwrap().blocking().for_each(drop);
+    }
+    let lines: Vec<_> = lines.0.lock().unwrap().iter().filter(|line| line["id"].contains("logged")).cloned().collect();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    for (place, line) in lines.iter().enumerate() {
+        let seconds = |name: &str| line[name].parse::<f64>().is_ok_and(|time| (0.0..10.0).contains(&time));
+        for name in ["queue_s", "ttft_s", "tpot_s", "e2e_s"] {
+            assert!(seconds(name), "{name} of {line:?}");
+        }
+        let cached = if place == 0 { "0" } else { "16" };
+        for (name, expected) in [
+            ("level", "INFO"),
+            ("message", "request ended"),
+            ("reason", "\"length\""),
+            ("prompt_tokens", "30"),
+            ("completion_tokens", "5"),
+            ("preemptions", "0"),
+            ("trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"),
+            ("cached_tokens", cached),
+        ] {
+            assert_eq!(line[name], expected, "{name} of line {place}");
+        }
+        assert_eq!(line["id"], format!("\"logged {}\"", place / 2 + 1));
+        assert!(!line.contains_key("error") && !format!("{line:?}").contains("secret"), "{line:?}");
+    }
+}
