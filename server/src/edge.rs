@@ -7,13 +7,13 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, Any as AnyOrigin, CorsLayer};
 
 use crate::error::ApiError;
 use crate::state::{App, ServerConfig};
-use crate::{auth, fields, health, metrics, models};
+use crate::{admin, auth, chat, completions, fields, health, inference, inflight, metrics, models, page, tokens};
 
 /// All endpoints. Every answer that is an error has OpenAI's error body.
 pub fn router(app: App) -> Router {
@@ -21,11 +21,22 @@ pub fn router(app: App) -> Router {
     Router::new()
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
+        .route("/metrics", get(metrics::scrape))
+        .route("/v1/completions", post(completions::completions))
+        .route("/v1/chat/completions", post(chat::chat))
+        .route("/inference/v1/generate", post(inference::inference))
+        .route("/version", get(admin::version))
+        .route("/server_info", get(admin::server_info))
+        .route("/reset_prefix_cache", post(admin::reset_prefix_cache))
+        .route("/tokenize", post(tokens::tokenize))
+        .route("/detokenize", post(tokens::detokenize))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{*name}", get(models::one))
+        .merge(page::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), auth::ask))
+        .layer(from_fn_with_state(app.clone(), inflight::count))
         .layer(from_fn_with_state(app.http().clone(), metrics::observe))
         .layer(cors)
         .layer(CatchPanicLayer::custom(panicked))

@@ -4,11 +4,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use tegula_engine::Engine;
+use tegula_engine::chat::ChatTemplate;
 use tokio::sync::Semaphore;
 
 use crate::auth::Keys;
 use crate::error::ApiError;
+use crate::inflight::InFlight;
 use crate::metrics::HttpMetrics;
+use crate::tools::ToolFormat;
 
 /// How the edge is to behave.
 #[derive(Clone, Debug)]
@@ -63,6 +66,7 @@ struct Inner {
     config: ServerConfig,
     engine: OnceLock<Loaded>,
     http: Arc<HttpMetrics>,
+    in_flight: InFlight,
     blocking: Arc<Semaphore>,
     started: Instant,
     created: SystemTime,
@@ -73,6 +77,8 @@ struct Loaded {
     engine: Engine,
     /// Most bytes of a token.
     longest_token: usize,
+    /// How functions are put before the model, if it has a chat template.
+    tools: Option<ToolFormat>,
 }
 
 impl App {
@@ -83,6 +89,7 @@ impl App {
             config,
             engine: OnceLock::new(),
             http: Arc::default(),
+            in_flight: InFlight::default(),
             started: Instant::now(),
             created: SystemTime::now(),
         }))
@@ -93,8 +100,9 @@ impl App {
         let tokenizer = engine.tokenizer();
         let tokens = 0..tokenizer.vocab_size() as u32;
         let longest_token = tokens.map(|token| tokenizer.token_bytes(token).len()).max().unwrap_or(1).max(1);
+        let tools = engine.template().map(ToolFormat::of);
         // A second one would have come from a second load, which nobody starts.
-        let _ = self.0.engine.set(Loaded { engine, longest_token });
+        let _ = self.0.engine.set(Loaded { engine, longest_token, tools });
     }
 
     /// The engine.
@@ -113,6 +121,17 @@ impl App {
         self.loaded().map(|loaded| loaded.longest_token)
     }
 
+    /// The chat template, and how functions are put before the model.
+    ///
+    /// # Errors
+    /// 503 while the model is loading, and 400 if it has none.
+    pub fn chat(&self) -> Result<(&ChatTemplate, ToolFormat), ApiError> {
+        let Loaded { engine, tools, .. } = self.loaded()?;
+        engine.template().zip(*tools).ok_or_else(|| {
+            ApiError::bad_request(format!("{} has no chat template: it only continues text, at /v1/completions", engine.name()))
+        })
+    }
+
     fn loaded(&self) -> Result<&Loaded, ApiError> {
         self.0.engine.get().ok_or_else(|| ApiError::unavailable("the model is loading"))
     }
@@ -125,6 +144,11 @@ impl App {
     /// Metrics of HTTP.
     pub fn http(&self) -> &Arc<HttpMetrics> {
         &self.0.http
+    }
+
+    /// Requests that are being answered.
+    pub fn in_flight(&self) -> &InFlight {
+        &self.0.in_flight
     }
 
     /// When the process began to serve.
