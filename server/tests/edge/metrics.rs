@@ -67,7 +67,7 @@ fn requests_are_counted_by_route_and_status() {
     assert_eq!(count(&[at[0], "method=\"POST\"", "status=\"4xx\""]), 1.0);
     assert_eq!(count(&["handler=\"none\"", "status=\"4xx\""]), 1.0);
     assert_eq!(count(&[]), 4.0, "probes are not counted");
-    let sent: usize = [2, 5, 0].map(|n| body(n).to_string().len()).iter().sum();
+    let sent: usize = [2, 5, 0].map(|n| body(n).to_string().len()).iter().sum::<usize>() + ",\"stream\":true".len();
     assert_eq!(server.metric("http_request_size_bytes_sum", &at), sent as f64);
 }
 
