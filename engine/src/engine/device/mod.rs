@@ -32,8 +32,8 @@ pub trait StepModel: Send + 'static {
     /// Runs a step. `beat` wants a tick after each part of the work that cannot take long, as a layer.
     ///
     /// Steps come in the order of their numbers. What `work` says of sequences that end and start has to be taken in before
-    /// anything can fail. After a step that failed, rows of the next that depend on its tokens are nobody's: they are to be
-    /// computed as if those were 0, or not at all, and have a [`Sampled`] of any token.
+    /// anything can fail. After a step that failed, rows of the next that go on where it broke off are nobody's: they are
+    /// computed with any tokens, or not at all, and have a [`Sampled`] of any token.
     ///
     /// # Errors
     /// If the step gave nothing. What is wrong with one row only is that row's [`Sampled::fault`].

@@ -4,7 +4,7 @@
 //! function. It takes nothing on trust: a step whose rows do not have the right tokens, or whose blocks do not hold what
 //! their sequences computed or may share, fails.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,10 @@ pub struct Scripted {
     sequences: BTreeMap<SequenceId, Sequence>,
     /// What is in each slot of the cache.
     cells: Vec<u64>,
+    /// Runs of sequences that the step that runs now is for; after it, those of a step that failed.
+    hit: Vec<(SequenceId, u64)>,
+    /// Runs of sequences that a failed step was for: they are nobody's any more.
+    lost: BTreeSet<(SequenceId, u64)>,
     /// Tokens that the last steps sampled, by step.
     sampled: VecDeque<(u64, Vec<u32>)>,
 }
@@ -73,6 +77,8 @@ impl Scripted {
             step_time: Duration::ZERO,
             sequences: BTreeMap::new(),
             cells: vec![UNKNOWN; block_size * num_blocks as usize],
+            hit: vec![],
+            lost: BTreeSet::new(),
             sampled: VecDeque::new(),
         }
     }
@@ -146,6 +152,7 @@ impl StepModel for Scripted {
         }
         self.sampled.push_front((step, sampled));
         self.sampled.truncate(4);
+        self.hit.clear();
         Ok(result)
     }
 }
@@ -166,6 +173,8 @@ impl Scripted {
             self.sequences.insert(start.id, sequence);
         }
         // Until it has run, nobody knows what a step left where it writes.
+        self.lost.extend(std::mem::take(&mut self.hit));
+        self.hit = work.plan.rows.iter().map(|row| (row.id, row.generation)).collect();
         for row in &work.plan.rows {
             row.slot_mapping.iter().for_each(|&slot| self.cells[slot as usize] = UNKNOWN);
         }
@@ -178,17 +187,19 @@ impl Scripted {
         fault: Option<String>,
         prompt_logprobs: &mut Vec<(SequenceId, usize, TokenLogprobs)>,
     ) -> Result<Option<Sampled>, StepFault> {
+        if self.lost.contains(&(row.id, row.generation)) {
+            return Ok(row.samples.then(Sampled::default));
+        }
         let Some(sequence) = self.sequences.get_mut(&row.id) else {
             return Err(StepFault::Step(format!("sequence {} was never started", row.id)));
         };
         let known: Vec<u32> = sequence.spec.prompt.iter().chain(&sequence.answer).copied().collect();
         let tokens = match &row.input {
             Input::Tokens(tokens) => tokens.clone(),
-            Input::SampledBy { step, row: by } => match self.sampled.iter().find(|(of, _)| of == step) {
-                Some((_, tokens)) => tokens.get(*by).copied().into_iter().collect(),
-                // The step before failed, and this row is nobody's any more.
-                None => return Ok(row.samples.then(Sampled::default)),
-            },
+            Input::SampledBy { step, row: by } => {
+                let of = self.sampled.iter().find(|(of, _)| of == step);
+                of.and_then(|(_, tokens)| tokens.get(*by).copied()).into_iter().collect()
+            }
         };
         if known.get(row.start..row.end()) != Some(&tokens[..]) {
             return Err(StepFault::Step(format!("{}: not its tokens {}..{}", row.id, row.start, row.end())));
