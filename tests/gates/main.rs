@@ -4,6 +4,8 @@
 //!
 //! Arguments choose gates: those whose names contain one of them, and what is measured together with those.
 //!
+//! `serving` is another matter and runs only when it is named: the server beside llama.cpp's; see there.
+//!
 //! Ends with exit code 1 if a gate fails. Those that need OpenBLAS are skipped, and counted, where there is none.
 
 mod blas;
@@ -14,6 +16,7 @@ mod memory;
 mod peers;
 mod products;
 mod report;
+mod serving;
 
 use std::process::ExitCode;
 
@@ -46,6 +49,13 @@ fn main() -> ExitCode {
 }
 
 fn measure() -> Outcome<bool> {
+    // What the arguments choose: each part of the name of a gate, without any all gates.
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("serving", loads)) = chosen.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        let gates = serving::gates(loads)?;
+        println!();
+        return Ok(report::print(&gates));
+    }
     let level = Level::choose()?;
     println!("kernels for cpu:{}, {} CPUs", level.name(), PoolOptions::default().threads);
     let peers = blas::Blas::find();
@@ -61,8 +71,6 @@ fn measure() -> Outcome<bool> {
         Device::cpu_with(CpuOptions { pool, ..CpuOptions::default() })
     };
     let one = device(1);
-    // What the arguments choose: each part of the name of a gate, without any all gates.
-    let chosen: Vec<String> = std::env::args().skip(1).collect();
     let wants = |name: &str| chosen.is_empty() || chosen.iter().any(|part| name.contains(part.as_str()));
     let mut gates = vec![];
     if wants("f32 block of products / fma loop") {

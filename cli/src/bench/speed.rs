@@ -1,18 +1,21 @@
-//! `tegula bench`: tokens per second of a prompt (pp) and of generation (tg), as llama-bench counts them.
+//! `tegula bench speed`, or `tegula bench` alone: tokens per second of a prompt (pp) and of generation (tg), as llama-bench counts them.
 
 use std::io::Write;
 use std::time::Instant;
 
-use super::model::Load;
-use super::numbers::{MOST_TOKENS, whole};
-use super::table::{self, Align};
 use tegula_engine::Error;
 use tegula_engine::sampling::SamplingParams;
 use tegula_engine::session::Session;
 
+use crate::model::Load;
+use crate::numbers::{MOST_TOKENS, whole};
+use crate::table::{self, Align};
+
 /// Measure a model's speed: a prompt of 512 tokens, 128 generated tokens
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  tegula bench smollm2\n  tegula bench smollm2 --threads 1 --repeat 10 --json")]
+#[command(
+    after_help = "Examples:\n  tegula bench speed smollm2\n  tegula bench speed smollm2 --threads 1 --repeat 10 --json"
+)]
 pub(super) struct Args {
     #[command(flatten)]
     load: Load,
