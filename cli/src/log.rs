@@ -50,6 +50,7 @@ pub(super) fn start(server: Option<Format>) -> Writing {
             None
         }
         Some(format) => {
+            tegula_engine::progress::to_log();
             let builder = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING).thread_name("log");
             let (writer, worker) = builder.finish(io::stderr());
             let _ = match format {

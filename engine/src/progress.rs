@@ -1,10 +1,26 @@
-//! Progress of work a user waits for, on standard error: a bar on a terminal; elsewhere one line where it begins.
+//! Progress of work a user waits for, on standard error: a bar on a terminal; elsewhere one line where it begins. A
+//! process whose standard error is a log has an event there instead ([`to_log`]).
 
 use std::fmt;
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+
+/// Whether standard error is a log. Of the process, as that is.
+static LOG: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process's standard error is a log: work that begins is a `tracing` event, at level info, and there are
+/// no bars.
+pub fn to_log() {
+    LOG.store(true, Ordering::Relaxed);
+}
+
+/// Whether this process's standard error is a log.
+pub fn is_log() -> bool {
+    LOG.load(Ordering::Relaxed)
+}
 
 /// A bar that counts up to `total` bytes.
 pub fn bytes(total: u64, message: impl Into<String>) -> ProgressBar {
@@ -18,7 +34,7 @@ pub fn steps(total: u64, message: impl Into<String>) -> ProgressBar {
 
 /// A sign of life for work of unknown length; only on a terminal.
 pub fn spinner(message: impl Into<String>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if is_log() || !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner().with_message(message.into());
@@ -27,6 +43,10 @@ pub fn spinner(message: impl Into<String>) -> ProgressBar {
 }
 
 fn bar(total: u64, message: String, template: &str) -> ProgressBar {
+    if is_log() {
+        tracing::info!(target: "tegula::progress", "{message}");
+        return ProgressBar::hidden();
+    }
     if !std::io::stderr().is_terminal() {
         eprintln!("{message}");
         return ProgressBar::hidden();
