@@ -8,5 +8,6 @@ mod ends;
 mod faults;
 mod health;
 mod limits;
+mod metrics;
 mod preemption;
 mod support;
