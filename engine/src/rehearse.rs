@@ -14,7 +14,7 @@ use tegula::Device;
 /// Rows of a step: products have no larger tiles than for 64.
 const ROWS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 65];
 /// Blocks that these steps need.
-pub const BLOCKS: usize = ROWS[ROWS.len() - 1].div_ceil(BLOCK);
+const BLOCKS: usize = ROWS[ROWS.len() - 1].div_ceil(BLOCK);
 
 /// Loads the model with each kind of activations, and runs steps of all kinds. What the device computes is not looked at.
 pub fn rehearse(file: &Gguf, device: &Device) -> Result<(), Error> {
@@ -26,37 +26,34 @@ pub fn rehearse(file: &Gguf, device: &Device) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs steps of all kinds, as far as the model's context has room for them. They write to the first [`BLOCKS`] blocks of the
-/// cache, which must have so many.
-pub fn rehearse_steps(decoder: &mut Decoder, kv: &mut KvCache) -> Result<(), Error> {
-    let context = decoder.config().context;
-    let blocks: Vec<u32> = (0..BLOCKS as u32).collect();
-    for rows in ROWS {
-        // One piece of a prompt, and as many answers.
-        if rows <= context {
-            step(decoder, kv, &[(0, rows)], &blocks)?;
-        }
-        let answers: Vec<(usize, usize)> = (0..rows).map(|i| (i % context.min(BLOCKS * BLOCK), 1)).collect();
-        step(decoder, kv, &answers, &blocks)?;
+/// Runs steps of all kinds, as far as the model's context and the cache have room for them, through one layer of each kind. They
+/// write to the cache's first blocks.
+pub(crate) fn rehearse_steps(decoder: &mut Decoder, kv: &mut KvCache) -> Result<(), Error> {
+    let blocks: Vec<u32> = (0..BLOCKS.min(kv.num_blocks()) as u32).collect();
+    let most = decoder.config().context.min(blocks.len() * BLOCK);
+    for rows in ROWS.map(|rows| rows.min(most)) {
+        // A piece of a prompt, and as many answers.
+        step(decoder, kv, &[(0, rows)], &blocks)?;
+        decoder.head(&[rows - 1])?;
+        step(decoder, kv, &Vec::from_iter((0..rows).map(|position| (position, 1))), &blocks)?;
+        decoder.head(&Vec::from_iter(0..rows))?;
     }
-    Ok(())
+    choose(decoder)
 }
 
-/// A step of chunks, each a position and a number of tokens; then logits of all rows, and a choice of tokens.
+/// A step of chunks, each a position and a number of tokens.
 fn step(decoder: &mut Decoder, kv: &mut KvCache, chunks: &[(usize, usize)], blocks: &[u32]) -> Result<(), Error> {
     let tokens = [0; ROWS[ROWS.len() - 1]];
-    let chunks: Vec<Chunk<'_>> =
-        chunks.iter().map(|&(position, rows)| Chunk { tokens: &tokens[..rows], position, blocks }).collect();
-    let batch = Batch::new(&chunks, BLOCK)?;
-    decoder.forward(kv, &batch)?;
-    let all: Vec<usize> = (0..batch.rows()).collect();
-    decoder.head(&all)?;
-    let (edits, mask) = ([Edit::none(0)], [1]);
-    let rules: Vec<_> = all.iter().map(|&row| RowRules { row, edits: &edits, mask: Some(&mask) }).collect();
-    let wanted: Vec<_> = all.iter().map(|&row| LogprobsOf { row, token: 0, top: 1 }).collect();
-    decoder.keep_raw(&all)?;
-    decoder.apply(&rules)?;
-    decoder.logprobs(&wanted)?;
-    decoder.sample(&vec![(SamplingParams::default().draw(0), 0); all.len()])?;
+    let chunk = |&(position, rows): &(usize, usize)| Chunk { tokens: &tokens[..rows], position, blocks };
+    decoder.rehearse(kv, &Batch::new(&chunks.iter().map(chunk).collect::<Vec<_>>(), BLOCK)?)
+}
+
+/// The choice of a token by the last step's first row.
+fn choose(decoder: &mut Decoder) -> Result<(), Error> {
+    decoder.head(&[0])?;
+    decoder.keep_raw(&[0])?;
+    decoder.apply(&[RowRules { row: 0, edits: &[Edit::none(0)], mask: Some(&[1]) }])?;
+    decoder.logprobs(&[LogprobsOf { row: 0, token: 0, top: 1 }])?;
+    decoder.sample(&[(SamplingParams::default().draw(0), 0)])?;
     Ok(())
 }

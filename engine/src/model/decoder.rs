@@ -87,6 +87,43 @@ impl Decoder {
         self.stream.device()
     }
 
+    /// Bytes of the weights as they lie in memory.
+    pub fn weight_bytes(&self) -> usize {
+        self.weights.bytes()
+    }
+
+    /// Bytes that [`Decoder::reserve`] takes.
+    pub fn step_bytes(&self, rows: usize, logits: usize) -> usize {
+        let c = &self.config;
+        let row = c.hidden + 2 * (c.q_width() + c.kv_width()) + 2 * c.ffn;
+        rows * (4 * row + Input::row_bytes(widest_input(c))) + 2 * 4 * logits * c.vocab
+    }
+
+    /// What fixes the bits of results besides the weights: names and values.
+    pub fn order(&self) -> Vec<(String, String)> {
+        let of = |name: &str, value: String| (name.to_owned(), value);
+        vec![
+            of("activations", self.activations.name().into()),
+            of("attention.block", BLOCK.to_string()),
+            of("attention.blocks_per_cut", ORDER.blocks_per_cut.to_string()),
+        ]
+    }
+
+    /// The names of the kernels that steps may launch.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        let layers = self.weights.layers.iter().flat_map(|l| [&l.qkv, &l.output, &l.gate_up, &l.down]);
+        let forms: Vec<_> = layers.chain([&self.weights.head]).map(|p| self.work.input.forms_of(p)).collect();
+        let mut names = vec!["embed", "rope_and_cache", "attention", "rms_norm_rows"];
+        if forms.iter().any(|f| f.codes.is_some()) {
+            names.extend(["rms_norm_quantise", "swiglu_quantise", "quantise", "linear_quantised"]);
+        }
+        if forms.iter().any(|f| f.plain) {
+            names.extend(["rms_norm", "swiglu", "linear"]);
+        }
+        names.extend(["copy_rows", "mask_logits", "edit_logits", "sample", "logprobs"]);
+        names
+    }
+
     /// Takes the memory of steps of up to `rows` tokens and `logits` rows of logits, so that none of those can lack it.
     ///
     /// # Errors
@@ -114,7 +151,23 @@ impl Decoder {
     }
 
     /// [`Decoder::forward`], telling `each` when a layer is computed.
-    pub fn forward_layers(&mut self, kv: &mut KvCache, batch: &Batch, mut each: impl FnMut()) -> Result<(), Error> {
+    pub fn forward_layers(&mut self, kv: &mut KvCache, batch: &Batch, each: impl FnMut()) -> Result<(), Error> {
+        self.compute(kv, batch, &Vec::from_iter(0..self.config.layers), each)
+    }
+
+    /// [`Decoder::forward`] through one layer of each kind: every kernel that a forward pass of such a batch launches, and
+    /// no result.
+    pub fn rehearse(&mut self, kv: &mut KvCache, batch: &Batch) -> Result<(), Error> {
+        self.compute(kv, batch, &self.weights.first_of_each_kind(), || ())
+    }
+
+    fn compute(
+        &mut self,
+        kv: &mut KvCache,
+        batch: &Batch,
+        layers: &[usize],
+        mut each: impl FnMut(),
+    ) -> Result<(), Error> {
         batch.check(&self.config, kv.num_blocks())?;
         let rows = batch.rows();
         (self.computed, self.logits.rows) = (0, 0);
@@ -139,7 +192,8 @@ impl Decoder {
         let scale = 1.0 / (c.head_dim as f32).sqrt();
 
         embed::launch(&weights.embedding, &tokens, &mut work.x).dims(c.hidden).grid(rows).run(stream)?;
-        for (layer, (keys, values)) in weights.layers.iter().zip(&mut kv.layers) {
+        for &at in layers {
+            let (layer, (keys, values)) = (&weights.layers[at], &mut kv.layers[at]);
             let next = work.input.forms_of(&layer.qkv);
             work.input.norm(&work.x, &layer.attention_norm, rows, c, next, stream)?;
             work.input.project(&layer.qkv, rows, &mut work.qkv.view_mut()?, false, stream)?;
@@ -277,12 +331,17 @@ impl Work {
         Ok(Work {
             rows,
             x: device.zeros([rows, c.hidden])?,
-            input: Input::new(device, activations, rows, c.hidden.max(c.ffn).max(c.q_width()))?,
+            input: Input::new(device, activations, rows, widest_input(c))?,
             qkv: device.zeros([rows, c.q_width() + 2 * c.kv_width()])?,
             q: device.zeros([rows, c.q_width()])?,
             gate_up: device.zeros([rows, 2 * c.ffn])?,
         })
     }
+}
+
+/// The widest input of a product.
+fn widest_input(c: &Config) -> usize {
+    c.hidden.max(c.ffn).max(c.q_width())
 }
 
 impl Logits {
@@ -304,10 +363,9 @@ fn prompt_tokens(target: &str, group: usize) -> usize {
 
 fn rope_tables(device: &Device, c: &Config) -> Result<(Tensor<f32>, Tensor<f32>), Error> {
     let half = c.head_dim / 2;
-    let angles: Vec<f64> = (0..c.context)
-        .flat_map(|p| (0..half).map(move |i| p as f64 * c.rope_base.powf(-2.0 * i as f64 / c.head_dim as f64)))
-        .collect();
+    let turns: Vec<f64> = (0..half).map(|i| c.rope_base.powf(-2.0 * i as f64 / c.head_dim as f64)).collect();
+    let angles = || (0..c.context).flat_map(|p| turns.iter().map(move |turn| p as f64 * turn));
     let table =
-        |f: fn(f64) -> f64| device.tensor([c.context, half], &angles.iter().map(|&a| f(a) as f32).collect::<Vec<_>>());
+        |f: fn(f64) -> f64| device.tensor([c.context, half], &angles().map(|a| f(a) as f32).collect::<Vec<_>>());
     Ok((table(f64::cos)?, table(f64::sin)?))
 }

@@ -60,6 +60,11 @@ impl Input {
         })
     }
 
+    /// Bytes of a row.
+    pub fn row_bytes(width: usize) -> usize {
+        2 * (width + 2 * 4 * (width / 32)) + 4 * width
+    }
+
     /// The RMS norm of the first `rows` rows of `x`, as `next` needs it.
     pub fn norm(
         &mut self,
@@ -186,8 +191,8 @@ impl Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forms {
     /// Codes, so fine.
-    codes: Option<Bits>,
-    plain: bool,
+    pub(super) codes: Option<Bits>,
+    pub(super) plain: bool,
 }
 
 /// Whether the product with `w` takes codes.

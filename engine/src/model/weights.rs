@@ -19,6 +19,8 @@ pub struct Weights {
     pub norm: Tensor<f32>,
     /// The head, `hidden` × `vocab`: the embedding, unless the file has another.
     pub head: Projection,
+    /// Whether the head is the embedding.
+    tied: bool,
 }
 
 /// One decoder layer.
@@ -77,9 +79,40 @@ impl Weights {
             Some(_) => loader.merged(&[("output.weight".into(), config.vocab)], h)?,
             None => Projection { parts: vec![(embedding.clone(), 0)], k: h, n: config.vocab, bits: Bits::Eight },
         };
-        let weights = Weights { embedding, layers, norm: loader.vector("output_norm.weight", h)?, head };
+        let (norm, tied) = (loader.vector("output_norm.weight", h)?, file.find("output.weight").is_none());
+        let weights = Weights { embedding, layers, norm, head, tied };
         loader.bar.finish_and_clear();
         Ok(weights)
+    }
+}
+
+impl Weights {
+    /// Layers that between them have all formats that layers have: those whose formats no earlier one has.
+    pub fn first_of_each_kind(&self) -> Vec<usize> {
+        let formats = |p: &Projection| p.parts.iter().map(|(w, _)| w.quant()).collect::<Vec<_>>();
+        let kind = |l: &Layer| [&l.qkv, &l.output, &l.gate_up, &l.down].map(formats);
+        let mut seen = vec![];
+        let mut first = vec![];
+        for (i, layer) in self.layers.iter().enumerate() {
+            if !seen.contains(&kind(layer)) {
+                seen.push(kind(layer));
+                first.push(i);
+            }
+        }
+        first
+    }
+
+    /// Bytes of all of them, as they lie in memory.
+    pub fn bytes(&self) -> usize {
+        let of = |p: &Projection| p.parts.iter().map(|(w, _)| w.bytes_view().len()).sum::<usize>();
+        let layer = |l: &Layer| {
+            [&l.qkv, &l.output, &l.gate_up, &l.down].map(of).iter().sum::<usize>()
+                + 4 * (l.attention_norm.len() + l.ffn_norm.len())
+        };
+        // A head that is the embedding is there once.
+        let head = if self.tied { 0 } else { of(&self.head) };
+        let embedding = self.embedding.bytes_view().len();
+        self.layers.iter().map(layer).sum::<usize>() + embedding + head + 4 * self.norm.len()
     }
 }
 

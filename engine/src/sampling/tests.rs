@@ -80,10 +80,7 @@ fn bounds_are_checked_and_errors_name_field_value_and_what_would_be_right() {
         (json!({ "stop": ["b", "a".repeat(1025)] }), "stop is of 1025 bytes in one text; it must be of at most 1024"),
         (json!({ "stop_token_ids": vec![1; 1025] }), "stop_token_ids is of 1025 tokens; it must be of at most 1024"),
         (json!({ "bad_words": vec![[1]; 1025] }), "bad_words is of 1025 sequences; it must be of at most 1024"),
-        (
-            json!({ "bad_words": [vec![1; 65]] }),
-            "bad_words is of 65 tokens in one sequence; it must be of at most 64",
-        ),
+        (json!({ "bad_words": [vec![1; 65]] }), "bad_words is of 65 tokens in one sequence; it must be of at most 64"),
         (
             json!({ "logit_bias": (0..1025).map(|t| (t.to_string(), 1.0)).collect::<BTreeMap<_, _>>() }),
             "logit_bias is of 1025 tokens; it must be of at most 1024",
