@@ -79,7 +79,8 @@ impl ChatPrompt {
         let (template, _) = app.chat()?;
         let tokens = template.encode(&self.conversation, app.engine()?.tokenizer()).map_err(chat_error)?;
         if tokens.is_empty() {
-            let message = format!("{MESSAGES}: the chat template makes nothing of them; the prompt must have one token or more");
+            let message =
+                format!("{MESSAGES}: the chat template makes nothing of them; the prompt must have one token or more");
             return Err(ApiError::param(MESSAGES, message));
         }
         Ok(tokens)

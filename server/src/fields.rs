@@ -50,9 +50,7 @@ impl Fields {
     pub fn parse(body: &[u8]) -> Result<Fields, ApiError> {
         match json::parse(body) {
             Ok(Value::Object(map)) => Ok(Fields { path: String::new(), map, left: vec![] }),
-            Ok(other) => {
-                Err(ApiError::bad_request(format!("the body must be a JSON object, found {}", short(&other))))
-            }
+            Ok(other) => Err(ApiError::bad_request(format!("the body must be a JSON object, found {}", short(&other)))),
             Err(error) => Err(ApiError::bad_request(format!("the body is not valid JSON: {error}"))),
         }
     }
@@ -62,7 +60,7 @@ impl Fields {
     /// # Errors
     /// 400 if it has another type.
     pub fn take<T: Field>(&mut self, name: &str) -> Result<Option<T>, ApiError> {
-        match self.map.remove(name) {
+        match self.map.shift_remove(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => T::of(value).map(Some).map_err(|found| {
                 let param = format!("{}{name}", self.path);
@@ -122,7 +120,7 @@ impl Fields {
         why: &str,
         neutral: impl FnOnce(&Value) -> bool,
     ) -> Result<(), ApiError> {
-        match self.map.remove(name) {
+        match self.map.shift_remove(name) {
             None | Some(Value::Null) => Ok(()),
             Some(value) if neutral(&value) => Ok(()),
             Some(value) => {
@@ -135,7 +133,7 @@ impl Fields {
 
     /// Takes a parameter that is known and has no effect here, so that it is not reported.
     pub fn accept(&mut self, name: &str) {
-        self.map.remove(name);
+        self.map.shift_remove(name);
     }
 
     /// All parameters have been taken that this endpoint knows: what is left is ignored.

@@ -75,9 +75,10 @@ pub async fn generate(
     fields: Fields,
     planner: Planner,
 ) -> Result<Response, ApiError> {
+    let ping = app.config().ping_interval;
     let (answer, options, ignored, id) = app.blocking(move |app| prepare(app, kind, asked, fields, planner)).await?;
     let mut response = match options {
-        Some(options) => answer.events(options),
+        Some(options) => answer.events(options, ping),
         None => answer.whole().await?,
     };
     if let Ok(id) = HeaderValue::from_str(&id) {

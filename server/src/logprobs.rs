@@ -1,7 +1,7 @@
 //! Log-probabilities in the three shapes that answers have them in.
 
-use serde::ser::{SerializeMap, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use tegula_engine::sampling::{Logprob, TokenLogprobs};
 use tegula_engine::text::token_label;
 use tegula_engine::tokenizer::Tokenizer;
@@ -71,7 +71,12 @@ pub fn completion(spots: &[Spot], top: usize, labels: Labels<'_>) -> CompletionL
         out.token_logprobs.push(spot.logprobs.as_ref().map(|known| known.chosen.logprob));
         out.top_logprobs.push(spot.logprobs.as_ref().map(|known| {
             let mut map = Ordered(vec![]);
-            known.top.iter().take(top).chain([&known.chosen]).for_each(|one| map.add(labels.of(one.token), one.logprob));
+            known
+                .top
+                .iter()
+                .take(top)
+                .chain([&known.chosen])
+                .for_each(|one| map.add(labels.of(one.token), one.logprob));
             map
         }));
     }

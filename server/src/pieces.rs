@@ -269,7 +269,9 @@ impl Run {
                 let why = end.error.unwrap_or_else(|| "a step failed".into());
                 return Err(ApiError::internal(format!("the answer broke off: {why}")));
             }
-            FinishReason::Abort => return Err(ApiError::unavailable("the request was ended: the server is shutting down")),
+            FinishReason::Abort => {
+                return Err(ApiError::unavailable("the request was ended: the server is shutting down"));
+            }
             // The one token was not asked for.
             _ if self.style.prompt_only => FinishReason::Length,
             reason => reason,

@@ -111,8 +111,9 @@ pub fn check_room(
 ) -> Result<(), ApiError> {
     let context = engine.config().max_model_len;
     if tokens >= context {
-        let message =
-            format!("the maximum context length is {context} tokens; the prompt has {tokens} and leaves no room for an answer");
+        let message = format!(
+            "the maximum context length is {context} tokens; the prompt has {tokens} and leaves no room for an answer"
+        );
         return Err(ApiError::param(prompt, message));
     }
     match max_tokens {

@@ -233,7 +233,8 @@ impl Shape {
             })),
             (Kind::Chat, false) => Some(Said::Delta(Delta {
                 role: piece.begins.then_some("assistant"),
-                content: (!piece.text.is_empty() || piece.calls.is_empty() && piece.end.is_none()).then_some(&piece.text),
+                content: (!piece.text.is_empty() || piece.calls.is_empty() && piece.end.is_none())
+                    .then_some(&piece.text),
                 tool_calls: piece.calls.iter().map(|call| shown(call, false)).collect(),
             })),
         }

@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub header_timeout: Duration,
     /// How long a client may leave what it was sent unacknowledged before it counts as gone.
     pub client_timeout: Duration,
+    /// How long a stream of events is silent before a comment says that it goes on.
+    pub ping_interval: Duration,
     /// Most connections; a few more are told that there are too many.
     pub max_connections: usize,
     /// Most requests that are prepared at once: their texts made tokens, their grammars compiled.
@@ -52,6 +54,7 @@ impl Default for ServerConfig {
             body_timeout: Duration::from_secs(60),
             header_timeout: Duration::from_secs(10),
             client_timeout: Duration::from_secs(60),
+            ping_interval: Duration::from_secs(15),
             max_connections: 1024,
             max_blocking: std::thread::available_parallelism().map_or(2, |n| n.get().max(2)),
         }
@@ -128,7 +131,10 @@ impl App {
     pub fn chat(&self) -> Result<(&ChatTemplate, ToolFormat), ApiError> {
         let Loaded { engine, tools, .. } = self.loaded()?;
         engine.template().zip(*tools).ok_or_else(|| {
-            ApiError::bad_request(format!("{} has no chat template: it only continues text, at /v1/completions", engine.name()))
+            ApiError::bad_request(format!(
+                "{} has no chat template: it only continues text, at /v1/completions",
+                engine.name()
+            ))
         })
     }
 

@@ -15,9 +15,6 @@ use crate::fields::Fields;
 use crate::pieces::{News, Piece, Run};
 use crate::response::{Shape, Usage};
 
-/// A comment is sent when nothing else was for so long, so that nobody between takes the connection for dead.
-const PING: Duration = Duration::from_secs(15);
-
 /// The answer to a request: all its choices, for all its prompts. Dropped, it cancels what is left.
 pub struct Answer {
     runs: SelectAll<Run>,
@@ -94,9 +91,10 @@ impl Answer {
         Ok(Json(self.shape.whole(&choices, self.usage)).into_response())
     }
 
-    /// As events, each as soon as it is known. An error is an event too; behind the last comes `[DONE]`.
-    pub fn events(self, options: StreamOptions) -> Response {
-        let keep_alive = KeepAlive::new().interval(PING).text("ping");
+    /// As events, each as soon as it is known. An error is an event too; behind the last comes `[DONE]`. When nothing was
+    /// sent for as long as `ping`, a comment is, so that nobody between takes the connection for dead.
+    pub fn events(self, options: StreamOptions, ping: Duration) -> Response {
+        let keep_alive = KeepAlive::new().interval(ping).text("ping");
         Sse::new(events(self, options)).keep_alive(keep_alive).into_response()
     }
 }

@@ -8,6 +8,7 @@ mod auth;
 #[allow(dead_code)]
 mod client;
 mod fallbacks;
+mod generation;
 mod health;
 mod limits;
 mod listen;

@@ -114,7 +114,7 @@ impl Scripted {
 
 /// A printable byte that depends on all tokens before, on the seed and on the parameters of the draw.
 fn random_text(spec: &SequenceSpec, answer: &[u32]) -> u32 {
-    let mut hash = if spec.draw.temperature == 0.0 { 0 } else { spec.draw.seed | 1 };
+    let mut hash = if spec.draw.temperature == 0.0 { 0 } else { spec.draw.seed ^ 0x5bd1_e995_9e37_79b9 };
     for &token in spec.prompt.iter().chain(answer) {
         hash = (hash ^ u64::from(token)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
     }
