@@ -161,7 +161,7 @@ proptest! {
         let (mut queries, mut hits) = (0, 0);
         for (i, request) in requests.into_iter().enumerate() {
             let request = NewRequest { request: i as u64, n: 1, skip_reading_prefix_cache: false, ..request };
-            let common = |tokens: &[u32]| tokens.iter().zip(&request.prompt).take_while(|(a, b)| a == b).count();
+            let common = |tokens: &[u32]| tokens.iter().zip(&*request.prompt).take_while(|(a, b)| a == b).count();
             let known = computed.iter().filter(|(key, _)| *key == request.key);
             let longest = known.map(|(_, tokens)| common(tokens) / block_size).max().unwrap_or(0);
             let expected = longest.min((request.prompt.len() - 1) / block_size) * block_size;

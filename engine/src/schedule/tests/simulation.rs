@@ -29,7 +29,7 @@ fn a_busy_server_runs_for_30_000_steps() {
         if d.scheduler().stats().num_waiting < 10 && dice.below(4) == 0 {
             let system = dice.below(4) as u32;
             let own = 1 + dice.below(60);
-            let prompt =
+            let prompt: Vec<u32> =
                 (0..32).map(|i| (i * 3 + system) % 97).chain((0..own).map(|_| dice.below(97) as u32)).collect();
             let request = NewRequest::new(next, prompt, CacheKey::model("m"));
             d.add(NewRequest {
