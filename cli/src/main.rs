@@ -4,6 +4,7 @@ mod answer;
 mod bench;
 mod bundle;
 mod compile;
+mod engine;
 mod eval;
 mod inspect;
 mod kernel_stats;
@@ -14,6 +15,7 @@ mod numbers;
 mod opt;
 mod pull;
 mod run;
+mod serve;
 mod table;
 mod talk;
 mod tokenize;
@@ -41,7 +43,7 @@ use tegula_engine::Error;
                   makes, come from tegula.bundle beside this program or from where TEGULA_BUNDLE says (`off`: \
                   from none). TEGULA_THREADS and TEGULA_CPU are the \
                   threads and the instruction set to compute with.\n\n\
-                  Start with:  tegula run smollm2"
+                  Start with:  tegula run smollm2   or   tegula serve smollm2"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -51,6 +53,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Args),
+    Serve(serve::Args),
     Pull(pull::Args),
     Bench(bench::Args),
     Eval(eval::Args),
@@ -65,6 +68,7 @@ impl Command {
     fn run(self, out: &mut dyn Write) -> Result<(), Error> {
         match self {
             Command::Run(args) => run::run(args, out),
+            Command::Serve(args) => serve::run(args, out),
             Command::Pull(args) => pull::run(args, out),
             Command::Bench(args) => bench::run(args, out),
             Command::Eval(args) => eval::run(args, out),
@@ -81,7 +85,10 @@ impl Command {
 /// wrong arguments are exit code 2.
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log::start();
+    let _log = log::start(match &cli.command {
+        Command::Serve(args) => Some(args.log_format),
+        _ => None,
+    });
     let mut out = io::stdout().lock();
     let result = cli.command.run(&mut out).and_then(|()| out.flush().map_err(Error::output));
     match result {
@@ -98,6 +105,9 @@ fn main() -> ExitCode {
 
 /// Tells the user something on standard error that is no error.
 fn note(text: impl Display) {
+    if tegula_engine::progress::is_log() {
+        return tracing::warn!("{text}");
+    }
     // As for errors.
     let _ = writeln!(io::stderr(), "note: {}", table::printable(&text.to_string()));
 }

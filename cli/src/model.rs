@@ -12,13 +12,14 @@ use tegula::Device;
 use tegula::compile::{OnProgress, Progress};
 use tegula::device::Settings;
 use tegula::pool::{MOST_THREADS, PoolOptions};
-use tegula_engine::Error;
 use tegula_engine::chat::ChatTemplate;
+use tegula_engine::engine::EngineBuilder;
 use tegula_engine::gguf::Gguf;
 use tegula_engine::model::{Activations, Config, Decoder, arch};
 use tegula_engine::progress;
 use tegula_engine::pull::Source;
 use tegula_engine::tokenizer::Tokenizer;
+use tegula_engine::{Engine, Error};
 
 /// Options of every subcommand that runs a model.
 #[derive(Debug, Clone, clap::Args)]
@@ -52,6 +53,30 @@ pub(super) struct Opened {
 impl Load {
     /// Fetches, opens, checks.
     pub fn open(&self) -> Result<Opened, Error> {
+        let (file, device) = self.file_and_device()?;
+        let config = (arch::of(&file)?.config)(&file)?;
+        let tokenizer = Tokenizer::from_gguf(&file)?;
+        let template = match file.get::<&str>("tokenizer.chat_template")? {
+            Some(_) => Some(ChatTemplate::from_gguf(&file, &tokenizer)?),
+            None => None,
+        };
+        Ok(Opened { file, device, activations: self.activations, config, tokenizer, template })
+    }
+
+    /// An engine on the model.
+    pub fn engine(&self, builder: EngineBuilder) -> Result<Engine, Error> {
+        let (file, device) = self.file_and_device()?;
+        builder.build(&file, &device, self.activations)
+    }
+
+    /// What to call the model: as the user does, or by its file's name.
+    pub fn name(&self) -> String {
+        let text = self.model.to_string_lossy();
+        let name = text.rsplit('/').next().unwrap_or_default();
+        name.strip_suffix(".gguf").unwrap_or(name).to_owned()
+    }
+
+    fn file_and_device(&self) -> Result<(Gguf, Device), Error> {
         let settings = Settings { pool: self.pool()?, on_progress: Some(compile_progress()) };
         let device = Device::named(&self.device, settings).map_err(|e| Error::Usage(format!("--{e}")))?;
         let source = Source::parse(&self.model)?;
@@ -65,14 +90,7 @@ impl Load {
                 arch::names()
             )));
         }
-        let file = Gguf::open(source.fetch()?)?;
-        let config = (arch::of(&file)?.config)(&file)?;
-        let tokenizer = Tokenizer::from_gguf(&file)?;
-        let template = match file.get::<&str>("tokenizer.chat_template")? {
-            Some(_) => Some(ChatTemplate::from_gguf(&file, &tokenizer)?),
-            None => None,
-        };
-        Ok(Opened { file, device, activations: self.activations, config, tokenizer, template })
+        Ok((Gguf::open(source.fetch()?)?, device))
     }
 
     fn pool(&self) -> Result<PoolOptions, Error> {

@@ -86,7 +86,10 @@ fn disabled(engine: &Engine) -> Vec<Value> {
         ("adapters", "LoRA adapters are not supported"),
         ("speculative_decoding", "not supported"),
         ("beam_search", "not supported: a request has n independent answers"),
-        ("reasoning_parser", "not supported: thoughts are a part of the text, and stop strings are looked for in all of it"),
+        (
+            "reasoning_parser",
+            "not supported: thoughts are a part of the text, and stop strings are looked for in all of it",
+        ),
         ("multimodal", "models of text only"),
         ("embeddings", "models that generate only"),
         ("parallel_devices", "a model runs on one device"),
@@ -101,10 +104,18 @@ fn disabled(engine: &Engine) -> Vec<Value> {
     };
     let config = engine.config();
     unless(engine.template().is_some(), "chat", "the model's file has no chat template");
-    unless(engine.tokenizer().ends().next().is_some(), "structured_outputs", "the vocabulary has no token that ends answers");
+    unless(
+        engine.tokenizer().ends().next().is_some(),
+        "structured_outputs",
+        "the vocabulary has no token that ends answers",
+    );
     unless(config.enable_prefix_caching, "prefix_caching", "switched off by --no-enable-prefix-caching");
     unless(config.max_concurrent_batches > 1, "overlap", "switched off by --no-overlap");
     let on_gpu = !engine.info().device.starts_with("cpu") && config.max_concurrent_batches > 1;
-    unless(!on_gpu, "asynchronous_sampling", "each step's tokens are read before the next step starts; only planning overlaps");
+    unless(
+        !on_gpu,
+        "asynchronous_sampling",
+        "each step's tokens are read before the next step starts; only planning overlaps",
+    );
     list.into_iter().map(|(name, why)| json!({ "feature": name, "reason": why })).collect()
 }

@@ -25,7 +25,13 @@ pub struct Keys(Vec<[u8; 32]>);
 impl Keys {
     /// These. Empty ones and white space around are left out.
     pub fn new<S: AsRef<str>>(keys: impl IntoIterator<Item = S>) -> Keys {
-        Keys(keys.into_iter().map(|key| key.as_ref().trim().to_owned()).filter(|key| !key.is_empty()).map(digest).collect())
+        Keys(
+            keys.into_iter()
+                .map(|key| key.as_ref().trim().to_owned())
+                .filter(|key| !key.is_empty())
+                .map(digest)
+                .collect(),
+        )
     }
 
     /// Whether none is asked for.
@@ -64,7 +70,8 @@ pub async fn ask(State(app): State<App>, request: Request, next: Next) -> Result
     let Some(header) = request.headers().get(AUTHORIZATION) else {
         return Err(ApiError::unauthorized("an API key is missing: send the header `Authorization: Bearer KEY`"));
     };
-    let key = header.to_str().ok().and_then(|text| text.split_once(' '));
+    // Keys may have any characters; bytes that are not UTF-8 are in none.
+    let key = std::str::from_utf8(header.as_bytes()).ok().and_then(|text| text.split_once(' '));
     match key {
         Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") && config.api_keys.contains(key.trim()) => {
             Ok(next.run(request).await)

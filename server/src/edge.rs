@@ -1,7 +1,5 @@
 //! The table of endpoints, and what is around all of them.
 
-use std::any::Any;
-
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -9,7 +7,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, Any as AnyOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, Any, CorsLayer};
 
 use crate::error::ApiError;
 use crate::state::{App, ServerConfig};
@@ -53,7 +51,7 @@ async fn wrong_method(request: Request) -> ApiError {
 }
 
 /// A handler's panic is its request's alone.
-fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
     let what = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
     tracing::error!("a handler panicked: {}", what.unwrap_or("without a message"));
     ApiError::internal("the server failed at this request; its log says more").into_response()
@@ -66,12 +64,17 @@ fn cors(config: &ServerConfig) -> CorsLayer {
     let layer = if origins.is_empty() {
         return layer;
     } else if origins.iter().any(|origin| origin == "*") {
-        layer.allow_origin(AnyOrigin)
+        layer.allow_origin(Any)
     } else {
         layer.allow_origin(AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok())))
     };
     layer
         .allow_methods([Method::GET, Method::POST])
-        .allow_headers(AnyOrigin)
-        .expose_headers([fields::IGNORED, HeaderName::from_static("x-request-id"), HeaderName::from_static("retry-after")])
+        // `*` would be all but `Authorization`.
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([
+            fields::IGNORED,
+            HeaderName::from_static("x-request-id"),
+            HeaderName::from_static("retry-after"),
+        ])
 }

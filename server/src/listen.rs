@@ -203,7 +203,9 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
 fn prepare(socket: &TcpStream, config: &ServerConfig) -> io::Result<()> {
     socket.set_nodelay(true)?;
     let socket = SockRef::from(socket);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(config.client_timeout).with_interval(config.client_timeout / 4))?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(config.client_timeout).with_interval(config.client_timeout / 4),
+    )?;
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(config.client_timeout))?;
     Ok(())

@@ -9,8 +9,8 @@ use tegula_engine::tokenizer::Tokenizer;
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::state::App;
 use crate::prompt::Prompt;
+use crate::state::App;
 use crate::{chat_prompt, limits, models};
 
 /// Tokens of a text or of a conversation. As vLLM has it: `add_special_tokens` is true for a text unless it says otherwise.

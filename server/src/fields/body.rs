@@ -1,5 +1,7 @@
 //! The body of a request: JSON, and not too much of it.
 
+use std::time::Duration;
+
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
@@ -9,6 +11,9 @@ use tokio_stream::StreamExt;
 use super::Fields;
 use crate::error::ApiError;
 use crate::state::App;
+
+/// A client that is silent for so long waits for the answer.
+const PAUSE: Duration = Duration::from_millis(200);
 
 impl FromRequest<App> for Fields {
     type Rejection = ApiError;
@@ -55,10 +60,10 @@ async fn read(body: Body, length: Option<u64>, most: usize) -> Result<Bytes, Api
     Ok(bytes.into())
 }
 
-/// A client that still sends reads no answer: some of what it sends is taken and thrown away first.
+/// A client that still sends reads no answer: some of what it sends is taken and thrown away first, until it pauses.
 async fn too_large(mut rest: BodyDataStream, most: usize) -> ApiError {
     let mut patience = 4 * most;
-    while let Some(Ok(chunk)) = rest.next().await {
+    while let Ok(Some(Ok(chunk))) = tokio::time::timeout(PAUSE, rest.next()).await {
         if chunk.len() > patience {
             break;
         }

@@ -41,7 +41,9 @@ fn a_wrong_type_names_the_parameter_and_what_was_found() {
     assert_eq!(refused::<u32>(json!(-1)), "x: expected a whole number from 0 to 4294967295, found -1");
     assert_eq!(refused::<u32>(json!(0.5)), "x: expected a whole number from 0 to 4294967295, found 0.5");
     assert_eq!(refused::<u32>(json!(1e10)), "x: expected a whole number from 0 to 4294967295, found 10000000000.0");
-    assert!(refused::<f32>(json!(1e300)).contains("found 1e+300") || refused::<f32>(json!(1e300)).contains("found 1e300"));
+    assert!(
+        refused::<f32>(json!(1e300)).contains("found 1e+300") || refused::<f32>(json!(1e300)).contains("found 1e300")
+    );
     assert_eq!(refused::<Vec<bool>>(json!([true, "no"])), "x: expected a list, each of it true or false, found \"no\"");
     assert_eq!(refused::<OneOrMany<String>>(json!([{}])), "x: expected a string, or a list of such, found an object");
     let long = refused::<bool>(json!("é".repeat(1000)));
@@ -54,7 +56,10 @@ fn null_is_unset_and_a_missing_parameter_is_named() {
     assert!(!all.has("stop") && !all.has("absent"));
     assert_eq!(all.take::<String>("stop").unwrap(), None);
     let error = all.require::<String>("model").unwrap_err();
-    assert_eq!((error.message.as_str(), error.param.as_deref()), ("model: missing; it must be a string", Some("model")));
+    assert_eq!(
+        (error.message.as_str(), error.param.as_deref()),
+        ("model: missing; it must be a string", Some("model"))
+    );
     assert!(fields(json!({ "unknown": null })).finish(true).is_ok(), "null of an unknown parameter asks for nothing");
 }
 

@@ -7,7 +7,10 @@ use super::server::{Server, scripted};
 use serde_json::json;
 
 fn locked(config: ServerConfig) -> Server {
-    Server::configured(scripted(), ServerConfig { api_keys: Keys::new(["first key", "zweiter-schlüssel", ""]), ..config })
+    Server::configured(
+        scripted(),
+        ServerConfig { api_keys: Keys::new(["first key", "zweiter-schlüssel", ""]), ..config },
+    )
 }
 
 #[test]
@@ -16,12 +19,20 @@ fn what_machines_ask_for_is_open_and_all_else_wants_a_key() {
     for path in ["/health", "/ready", "/version", "/metrics", "/"] {
         assert_eq!(server.client.get(path).status, 200, "{path}");
     }
-    for path in ["/v1/models", "/v1/models/test-model", "/server_info", "/nothing", "/healthy", "/health/", "//health"] {
+    for path in ["/v1/models", "/v1/models/test-model", "/server_info", "/nothing", "/healthy", "/health/", "//health"]
+    {
         let answer = server.client.get(path);
         assert_eq!(answer.error(401).kind, "AuthenticationError", "{path}");
         assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
     }
-    for path in [COMPLETIONS, "/v1/chat/completions", "/tokenize", "/detokenize", "/inference/v1/generate", "/reset_prefix_cache"] {
+    for path in [
+        COMPLETIONS,
+        "/v1/chat/completions",
+        "/tokenize",
+        "/detokenize",
+        "/inference/v1/generate",
+        "/reset_prefix_cache",
+    ] {
         server.client.post(path, &json!({})).error(401);
     }
 }
@@ -33,7 +44,17 @@ fn each_key_opens_and_nothing_else_does() {
     for good in ["Bearer first key", "bearer first key", "BEARER  first key ", "Bearer zweiter-schlüssel"] {
         models(good).ok();
     }
-    for bad in ["first key", "Bearer", "Bearer ", "Bearer first", "Bearer first keys", "Bearer FIRST KEY", "Basic Zmlyc3Qga2V5", "Bearer first key,zweiter-schlüssel", ""] {
+    for bad in [
+        "first key",
+        "Bearer",
+        "Bearer ",
+        "Bearer first",
+        "Bearer first keys",
+        "Bearer FIRST KEY",
+        "Basic Zmlyc3Qga2V5",
+        "Bearer first key,zweiter-schlüssel",
+        "",
+    ] {
         let error = models(bad).error(401);
         assert!(!error.message.contains("first"), "a message tells nobody's key: {}", error.message);
     }

@@ -34,7 +34,8 @@ fn a_parameter_without_effect_is_named_or_refused() {
     strict.client.post("/tokenize", &body).refuses("colour");
     strict.client.post("/tokenize", &json!({ "prompt": "a", "model": "test-model", "nothing": null })).ok();
     for path in ["/v1/completions", "/v1/chat/completions"] {
-        let body = json!({ "prompt": "p", "messages": [{ "role": "user", "content": "q" }], "max_tokens": 1, "colour": 1 });
+        let body =
+            json!({ "prompt": "p", "messages": [{ "role": "user", "content": "q" }], "max_tokens": 1, "colour": 1 });
         let error = strict.client.post(path, &body).error(400);
         assert!(error.param.is_some(), "{path}: {}", error.message);
     }

@@ -24,10 +24,15 @@ fn a_server_answers_before_its_model_is_there() {
         assert!(answer.header("retry-after").is_some(), "{path}");
     }
     for path in [COMPLETIONS, "/v1/chat/completions", "/tokenize", "/reset_prefix_cache"] {
-        let body = json!({ "prompt": "p", "messages": [{ "role": "user", "content": "q" }] });
+        let body = match path {
+            "/v1/chat/completions" => json!({ "messages": [{ "role": "user", "content": "q" }] }),
+            _ => json!({ "prompt": "p" }),
+        };
         assert!(client.post(path, &body).error(503).message.contains("loading"), "{path}");
     }
-    assert!(client.get_json("/version")["version"].as_str().is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit())));
+    assert!(
+        client.get_json("/version")["version"].as_str().is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit()))
+    );
     assert_eq!(client.get("/metrics").status, 200);
 
     let engine = Engine::builder("late").build_on(scripted().answers(&bytes("ok")), tokenizer(false), None).unwrap();
@@ -39,7 +44,8 @@ fn a_server_answers_before_its_model_is_there() {
 #[test]
 fn a_server_that_drains_takes_nothing_new_and_finishes() {
     let server = Server::start(scripted().step_time(Duration::from_millis(5)));
-    let mut stream = server.client.stream(COMPLETIONS, &completion("p", json!({ "max_tokens": 60, "ignore_eos": true })));
+    let mut stream =
+        server.client.stream(COMPLETIONS, &completion("p", json!({ "max_tokens": 60, "ignore_eos": true })));
     assert!(stream.next().is_some());
     drop(server.engine.drain(Duration::from_secs(20)));
     assert_eq!(server.client.get("/health").status, 200, "it is well");

@@ -26,9 +26,10 @@ fn a_body_has_as_many_bytes_as_it_may() {
     assert!(error.message.contains("400 bytes"), "{}", error.message);
     // In chunks nobody knows before.
     for (bytes, status) in [(400, 200), (401, 413), (5000, 413)] {
-        let mut request = b"POST /tokenize HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        let mut request =
+            b"POST /tokenize HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
                             transfer-encoding: chunked\r\n\r\n"
-            .to_vec();
+                .to_vec();
         for chunk in body_of(bytes).chunks(33) {
             request.extend(format!("{:x}\r\n", chunk.len()).bytes().chain(chunk.iter().copied()).chain(*b"\r\n"));
         }
@@ -45,6 +46,13 @@ fn a_client_that_still_sends_reads_that_it_is_too_much() {
     for _ in 0..8 {
         server.client.send("POST", COMPLETIONS, &body_of(4 << 20)).error(413);
     }
+    // Nor does it wait for what one only says it will send.
+    for length in ["10000000000", "1048577"] {
+        let start = Instant::now();
+        let head = format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        server.client.raw(head.as_bytes()).error(413);
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    }
 }
 
 #[test]
@@ -52,7 +60,8 @@ fn a_body_must_arrive() {
     let config = ServerConfig { body_timeout: Duration::from_millis(200), ..ServerConfig::default() };
     let server = Server::configured(scripted(), config);
     let mut socket = server.client.connect();
-    let head = "POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"pro";
+    let head =
+        "POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"pro";
     socket.write_all(head.as_bytes()).unwrap();
     let start = Instant::now();
     assert_eq!(Response::new(socket).whole().error(408).kind, "RequestTimeoutError");
@@ -91,13 +100,18 @@ fn a_prompt_that_cannot_fit_is_refused_at_once() {
             }
             let error = answer.error(400);
             assert!(error.message.contains("512 tokens"), "{path}: {}", error.message);
-            assert!(["prompt", "messages"].contains(&error.param.as_deref().unwrap_or_default()), "{path}: {:?}", error.param);
+            assert!(
+                ["prompt", "messages"].contains(&error.param.as_deref().unwrap_or_default()),
+                "{path}: {:?}",
+                error.param
+            );
             assert!(start.elapsed() < Duration::from_secs(3), "{path}: {:?}", start.elapsed());
         }
     }
     let ids: Vec<u32> = (0..10 * context as u32).map(|n| n % 256).collect();
     server.client.post(COMPLETIONS, &completion(ids, json!({}))).refuses("prompt");
-    let usage = &server.client.post(COMPLETIONS, &completion("x".repeat(500), json!({ "max_tokens": 2 }))).ok()["usage"];
+    let usage =
+        &server.client.post(COMPLETIONS, &completion("x".repeat(500), json!({ "max_tokens": 2 }))).ok()["usage"];
     assert_eq!(usage["prompt_tokens"], 500);
 }
 
@@ -147,12 +161,21 @@ fn requests_are_prepared_a_few_at_a_time_and_all_are_served() {
 #[test]
 fn parameters_have_bounds() {
     let server = Server::start(scripted());
-    let ask = |more: Value| server.client.post(COMPLETIONS, &completion("p", super::answers::with(json!({ "max_tokens": 2 }), more)));
+    let ask = |more: Value| {
+        server.client.post(COMPLETIONS, &completion("p", super::answers::with(json!({ "max_tokens": 2 }), more)))
+    };
     ask(json!({ "top_p": 1.0 })).ok();
     for bad in [json!(0.0), json!(1.01), json!(-0.1), json!("1"), json!([1]), json!(1e300)] {
         ask(json!({ "top_p": bad })).refuses("top_p");
     }
-    for bad in [json!({ "999999": 1 }), json!({ "-1": 1 }), json!({ "abc": 1 }), json!({ "5": 1e30 }), json!({ "5": "x" }), json!([5])] {
+    for bad in [
+        json!({ "999999": 1 }),
+        json!({ "-1": 1 }),
+        json!({ "abc": 1 }),
+        json!({ "5": 1e30 }),
+        json!({ "5": "x" }),
+        json!([5]),
+    ] {
         ask(json!({ "logit_bias": bad })).refuses("logit_bias");
     }
     ask(json!({ "logit_bias": { "5": 100, "6": -100.0 } })).ok();

@@ -34,7 +34,10 @@ fn floods_of_headers_are_cut_off() {
     let server = Server::start(scripted());
     let lines = |count: usize, length: usize| {
         let line = |n| format!("x-{n}: {}\r\n", "y".repeat(length));
-        format!("GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{}\r\n", (0..count).map(line).collect::<String>())
+        format!(
+            "GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{}\r\n",
+            (0..count).map(line).collect::<String>()
+        )
     };
     assert_eq!(server.client.raw(lines(90, 10).as_bytes()).status, 200);
     assert_eq!(server.client.raw(lines(1, 30_000).as_bytes()).status, 200);
@@ -55,7 +58,9 @@ fn floods_of_headers_are_cut_off() {
 fn heads_must_arrive_and_idle_connections_end() {
     let config = ServerConfig { header_timeout: Duration::from_millis(300), ..ServerConfig::default() };
     let server = Server::configured(scripted(), config);
-    for sent in [&b""[..], b"GET /ver", b"GET /version HTTP/1.1\r\nhost: x\r\n", b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n"] {
+    for sent in
+        [&b""[..], b"GET /ver", b"GET /version HTTP/1.1\r\nhost: x\r\n", b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n"]
+    {
         let took = closed_after(&server.client, sent);
         assert!((200..3000).contains(&took.as_millis()), "{:?}: {took:?}", String::from_utf8_lossy(sent));
     }
@@ -74,8 +79,10 @@ fn heads_must_arrive_and_idle_connections_end() {
 #[test]
 fn a_client_that_leaves_takes_its_request_along() {
     let server = long();
-    let body = |stream: bool| completion("p", json!({ "max_tokens": 500, "ignore_eos": true, "stream": stream })).to_string();
-    let chat = message("q", json!({ "max_tokens": 400, "ignore_eos": true, "n": 3, "stream": true })).to_string();
+    let body =
+        |stream: bool| completion("p", json!({ "max_tokens": 500, "ignore_eos": true, "stream": stream })).to_string();
+    let chat = message("q", json!({ "max_tokens": 400, "ignore_eos": true, "n": 3, "temperature": 1, "stream": true }))
+        .to_string();
     let asked = [(COMPLETIONS, body(true)), (COMPLETIONS, body(false)), (CHAT, chat)];
     let leave: [fn(TcpStream); 3] = [
         |socket| drop(socket),
@@ -134,7 +141,12 @@ fn a_storm_of_connections_leaves_nothing_behind() {
         let storm: Vec<TcpStream> = (0..300).map(|_| server.client.connect()).collect();
         drop(storm);
     }
-    server.wait("it serves", || server.client.try_raw(b"GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").is_ok_and(|a| a.status == 200));
+    server.wait("it serves", || {
+        server
+            .client
+            .try_raw(b"GET /version HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .is_ok_and(|a| a.status == 200)
+    });
     for _ in 0..60 {
         assert_eq!(server.client.get("/version").status, 200);
     }

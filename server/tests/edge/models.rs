@@ -22,11 +22,18 @@ fn models_are_listed_under_all_names() {
     let ids: Vec<&str> = list["data"].as_array().unwrap().iter().map(|card| card["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["organisation/model", "gpt", "größe 1"]);
     for card in list["data"].as_array().unwrap() {
-        assert_eq!((&card["object"], &card["root"], &card["max_model_len"]), (&json!("model"), &json!("organisation/model"), &json!(300)));
+        assert_eq!(
+            (&card["object"], &card["root"], &card["max_model_len"]),
+            (&json!("model"), &json!("organisation/model"), &json!(300))
+        );
         assert!(card["created"].as_u64().is_some_and(|since| since > 1_700_000_000));
         assert!(card["owned_by"].is_string());
     }
-    for (path, id) in [("organisation/model", "organisation/model"), ("organisation%2Fmodel", "organisation/model"), ("gr%C3%B6%C3%9Fe%201", "größe 1")] {
+    for (path, id) in [
+        ("organisation/model", "organisation/model"),
+        ("organisation%2Fmodel", "organisation/model"),
+        ("gr%C3%B6%C3%9Fe%201", "größe 1"),
+    ] {
         assert_eq!(server.client.get_json(&format!("/v1/models/{path}"))["id"], id);
     }
     let error = server.client.get("/v1/models/other").error(404);

@@ -20,7 +20,10 @@ fn texts_become_tokens_and_tokens_texts() {
     assert_eq!((&answer["max_model_len"], &answer["token_strs"]), (&json!(512), &Value::Null));
     let answer = server.client.post("/tokenize", &json!({ "prompt": "aé<|im_end|>", "return_token_strs": true })).ok();
     assert_eq!(answer["token_strs"], json!(["a", "\u{fffd}", "\u{fffd}", "<|im_end|>"]));
-    assert_eq!(server.client.post("/detokenize", &json!({ "tokens": answer["tokens"] })).ok(), json!({ "prompt": "aé<|im_end|>" }));
+    assert_eq!(
+        server.client.post("/detokenize", &json!({ "tokens": answer["tokens"] })).ok(),
+        json!({ "prompt": "aé<|im_end|>" })
+    );
     assert_eq!(server.client.post("/detokenize", &json!({ "tokens": [] })).ok(), json!({ "prompt": "" }));
     assert_eq!(tokens(&server.client.post("/tokenize", &json!({ "prompt": "" })).ok()), [] as [u32; 0]);
 }
@@ -40,20 +43,28 @@ fn what_is_wrong_is_named() {
     detokenize(json!({ "tokens": [-1] })).refuses("tokens");
     detokenize(json!({ "tokens": [1.5] })).refuses("tokens");
     let error = detokenize(json!({ "tokens": [97, VOCAB] })).refuses("tokens");
-    assert!(error.message.contains("place 1") && error.message.contains(&format!("0 to {}", VOCAB - 1)), "{}", error.message);
+    assert!(
+        error.message.contains("place 1") && error.message.contains(&format!("0 to {}", VOCAB - 1)),
+        "{}",
+        error.message
+    );
 }
 
 /// T15.
 #[test]
 fn there_is_one_bos_whatever_the_way() {
     let with_bos = chatml_with_bos();
-    for (add_bos, chat, wanted) in [(true, CHATML, 1), (true, &with_bos, 1), (false, CHATML, 0), (false, &with_bos, 1)] {
+    for (add_bos, chat, wanted) in [(true, CHATML, 1), (true, &with_bos, 1), (false, CHATML, 0), (false, &with_bos, 1)]
+    {
         let server = Server::with(scripted(), add_bos, chat, |builder| builder);
         let ask = |body: Value| tokens(&server.client.post("/tokenize", &body).ok());
         let count = |tokens: &[u32]| tokens.iter().filter(|token| **token == BOS).count();
         let messages = json!([{ "role": "user", "content": "hi" }]);
         let chat_tokens = ask(json!({ "messages": messages }));
-        assert_eq!(count(&chat_tokens), if add_bos { wanted } else { chat_tokens.iter().filter(|t| **t == BOS).count() });
+        assert_eq!(
+            count(&chat_tokens),
+            if add_bos { wanted } else { chat_tokens.iter().filter(|t| **t == BOS).count() }
+        );
         if add_bos {
             assert_eq!(chat_tokens[0], BOS);
             assert_eq!(ask(json!({ "prompt": "hi" })), [vec![BOS], bytes("hi")].concat());
@@ -75,7 +86,9 @@ fn messages_become_what_a_chat_would_run_on() {
     assert_eq!(found.iter().filter(|token| **token == IM_END).count(), 1, "a user's text makes no control tokens");
     let text = server.client.post("/detokenize", &json!({ "tokens": found })).ok()["prompt"].clone();
     assert_eq!(text, "<|im_start|>user\na <|im_end|> b<|im_end|>\n<|im_start|>assistant\n");
-    let usage = server.client.post("/v1/chat/completions", &json!({ "messages": messages, "max_tokens": 1 })).ok()["usage"].clone();
+    let usage =
+        server.client.post("/v1/chat/completions", &json!({ "messages": messages, "max_tokens": 1 })).ok()["usage"]
+            .clone();
     assert_eq!(usage["prompt_tokens"], found.len());
     let without = tokens(&ask(json!({ "messages": messages, "add_generation_prompt": false })));
     assert!(without.len() < found.len() && found.starts_with(&without));
