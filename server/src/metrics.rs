@@ -1,5 +1,6 @@
-//! `GET /metrics`, and what there is to say about HTTP itself: requests by path, method and status, how long they take and
-//! how large they are. Named as vLLM's server names them.
+//! `GET /metrics`, and what there is to say about the process (`process_resident_memory_bytes` and the like) and about HTTP
+//! itself: requests by path, method and status, how long they take and how large they are. Named as vLLM's server names
+//! them.
 //!
 //! A request is counted when its answer begins. Its duration and sizes are known when the last byte of the answer has been
 //! taken, or nobody wants it any more: a stream lasts as long as it flows. Bytes are counted as they pass.
@@ -18,6 +19,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body::{Frame, SizeHint};
 use prometheus::core::Collector;
+#[cfg(target_os = "linux")]
+use prometheus::process_collector::ProcessCollector;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder};
 use tegula_engine::metrics::CONTENT_TYPE;
 
@@ -57,6 +60,9 @@ impl HttpMetrics {
     /// All at zero.
     pub fn new() -> HttpMetrics {
         let registry = Registry::new();
+        #[cfg(target_os = "linux")]
+        // It is refused only where it is already.
+        let _ = registry.register(Box::new(ProcessCollector::for_self()));
         let requests = Opts::new("http_requests_total", "Requests, by path, method and class of status.");
         let histogram = |name: &str, help: &str, buckets: &[f64], labels: &[&str]| {
             let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());

@@ -123,3 +123,16 @@ async fn a_client_that_leaves_before_the_answer_is_counted_once() {
     assert_eq!((found[key], found["http_request_duration_highr_seconds_count"]), (1.0, 1.0));
     server.abort();
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_process_is_shown_as_it_is() {
+    let metrics = HttpMetrics::new();
+    let found = scrape(&metrics);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    let kilobytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let ratio = found["process_resident_memory_bytes"] / (kilobytes * 1024.0);
+    assert!((0.5..2.0).contains(&ratio), "{found:?}, and {line}");
+    assert!(found["process_open_fds"] >= 3.0 && found["process_open_fds"] <= found["process_max_fds"], "{found:?}");
+}
