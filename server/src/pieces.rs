@@ -182,6 +182,8 @@ enum Source {
 
 struct Choice {
     begun: bool,
+    /// The piece of the last token, which waits for its end.
+    last: Option<Piece>,
     ended: bool,
     /// The text so far, of which only the number of characters counts.
     characters: Characters,
@@ -207,6 +209,7 @@ impl Run {
     pub fn new(style: Arc<Style>, prompt: Prompt, generation: Option<Generation>, first: usize) -> Run {
         let choice = || Choice {
             begun: false,
+            last: None,
             ended: false,
             characters: Characters::default(),
             parser: style.tools.as_ref().and_then(Tools::parser),
@@ -255,8 +258,13 @@ impl Run {
         // What is forced to call ends by itself.
         let free = self.style.tools.as_ref().is_some_and(|tools| *tools.choice() == ToolChoice::Auto);
         let called_enough = free && choice.parser.as_ref().is_some_and(ToolParser::is_done);
-        self.push(begin, piece);
-        if called_enough && self.choices.len() == 1 {
+        let ends_here = called_enough && self.style.n == 1;
+        let piece = self.behind(begin, piece);
+        match self.choices.get_mut(sample) {
+            Some(choice) if update.last || ends_here => choice.last = Some(piece),
+            _ => self.news.push_back(News::Piece(piece)),
+        }
+        if ends_here {
             // Nothing that may still come counts.
             self.end(sample, String::new(), FinishReason::Stop, Value::Null);
             self.source = Source::Over;
@@ -291,7 +299,7 @@ impl Run {
         let begin = self.begin(sample);
         let Some(choice) = self.choices.get_mut(sample).filter(|choice| !choice.ended) else { return };
         choice.ended = true;
-        let mut piece = Piece { index: self.first + sample, ..Piece::default() };
+        let mut piece = choice.last.take().unwrap_or_else(|| Piece { index: self.first + sample, ..Piece::default() });
         let mut calls = false;
         match &mut choice.parser {
             Some(parser) => {
@@ -300,11 +308,12 @@ impl Run {
                 piece.extend(parser.finish());
                 calls = parser.num_calls() > 0;
             }
-            None => piece.text = rest,
+            None => piece.text += &rest,
         }
         let reason = if calls && reason == FinishReason::Stop { "tool_calls" } else { reason.as_str() };
         piece.end = Some(End { reason, stop });
-        self.push(begin, piece);
+        let piece = self.behind(begin, piece);
+        self.news.push_back(News::Piece(piece));
     }
 
     /// The first piece of a choice, if it has not been.
@@ -335,13 +344,17 @@ impl Run {
         Some(piece)
     }
 
-    fn push(&mut self, begin: Option<Piece>, piece: Piece) {
+    /// A piece behind the first of its choice: alone, or as one.
+    fn behind(&mut self, begin: Option<Piece>, piece: Piece) -> Piece {
         match begin {
             Some(mut begin) if !self.style.begins_alone => {
                 begin.append(piece);
-                self.news.push_back(News::Piece(begin));
+                begin
             }
-            begin => self.news.extend(begin.into_iter().chain([piece]).map(News::Piece)),
+            begin => {
+                self.news.extend(begin.map(News::Piece));
+                piece
+            }
         }
     }
 }

@@ -108,12 +108,13 @@ impl Live {
         self.samples[sample as usize].error.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Takes in a token. Whether its text ended the answer.
+    /// Takes in a token, the last one if `last` says so or its text does. Whether the text does.
     pub fn push(
         &mut self,
         tokenizer: &Tokenizer,
         new: &NewToken,
         sampled: &mut Sampled,
+        last: bool,
         now: Instant,
         metrics: &Metrics,
         out: &mut Outbox,
@@ -140,6 +141,7 @@ impl Live {
             token: new.token,
             text: delta.text,
             logprobs: sampled.logprobs.take(),
+            last: last || stopped,
         };
         out.post(&self.updates, Update::Token(update));
         stopped

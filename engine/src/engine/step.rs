@@ -103,7 +103,8 @@ impl Run {
         for new in &output.tokens {
             let Some(live) = self.lives.get_mut(&new.id.request) else { continue };
             let Some(sampled) = rows.get_mut(&new.id) else { continue };
-            if live.push(&self.tokenizer, new, sampled, now, &self.shared.metrics, &mut self.out) {
+            let last = output.finished.iter().any(|finished| finished.id == new.id);
+            if live.push(&self.tokenizer, new, sampled, last, now, &self.shared.metrics, &mut self.out) {
                 stopped.push(new.id);
             }
         }

@@ -37,6 +37,8 @@ pub struct TokenUpdate {
     pub text: String,
     /// If they were asked for.
     pub logprobs: Option<TokenLogprobs>,
+    /// It is the last: its answer's end follows at once.
+    pub last: bool,
 }
 
 /// The end of an answer.

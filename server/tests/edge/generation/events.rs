@@ -56,10 +56,14 @@ fn events_come_as_soon_as_they_are_known() {
     let server = Server::with(model, false, super::super::vocabulary::CHATML, |engine| engine.overlap(false));
     go.send(()).expect("a model");
     let mut events = server.client.stream(COMPLETIONS, &completion("p", json!({ "max_tokens": 4 })));
-    for expected in ["a", "b", "c", "d"] {
-        assert_eq!(events.next().expect("an event")["choices"][0]["text"], expected);
+    // The last one tells that it is.
+    for (expected, finish) in [("a", None), ("b", None), ("c", None), ("d", Some("length"))] {
+        let event = events.next().expect("an event");
+        assert_eq!(
+            (&event["choices"][0]["text"], event["choices"][0]["finish_reason"].as_str()),
+            (&json!(expected), finish)
+        );
         go.send(()).expect("a model");
     }
-    assert_eq!(events.next().expect("an event")["choices"][0]["finish_reason"], "length");
     assert!(events.next().is_none());
 }
