@@ -1,11 +1,13 @@
 //! The cache on disk: sound entries come back, anything else is missing; several processes; no space; bounds.
 
+#[path = "common/warnings.rs"]
+mod warnings;
+
 use proptest::prelude::*;
 use std::{
-    fs, io,
+    fs,
     path::Path,
     process::Command,
-    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 use tegula::cache::DiskCache;
@@ -162,32 +164,13 @@ fn a_disk_without_space_keeps_nothing_and_fails_nothing() {
     assert!(again(TEST, "", dir.path()).status().unwrap().success());
 }
 
-/// The warnings that are given meanwhile, one a line.
-fn warnings(during: impl FnOnce()) -> String {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let lines = Lines::default();
-    let to = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_writer(move || to.clone());
-    tracing::subscriber::with_default(subscriber.finish(), during);
-    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn a_folder_that_cannot_be_written_keeps_nothing_and_fails_nothing() {
     // In /proc not even root can make files; one of these exists, one does not, one is no folder.
     for dir in ["/proc/self/task", "/proc/tegula", "/dev/null/tegula"] {
         let cache = DiskCache::at(dir, LIMIT);
-        let warnings = warnings(|| {
+        let warnings = warnings::during(|| {
             assert_eq!(cache.store(1, &artifact(1), &meta(1)), None);
             assert_eq!(cache.load(1), None);
             cache.set_note("n", "text");

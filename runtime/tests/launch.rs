@@ -4,6 +4,8 @@
 mod kernels;
 #[path = "../../tests/src/skip.rs"]
 mod skip;
+#[path = "common/warnings.rs"]
+mod warnings;
 
 use kernels::*;
 use std::{
@@ -237,4 +239,23 @@ fn a_kernel_is_built_and_compiled_once_for_each_kind_of_arguments() {
     device.prepare(std::slice::from_ref(&other)).unwrap();
     add::launch(&noise(&[64], 13), &noise(&[64], 14), &mut y).dims(8).run(&device).unwrap();
     assert_eq!(*compiled.lock().unwrap(), 4);
+}
+
+/// Many variants of a kernel are warned of, unless they are there to have it ready.
+#[test]
+fn many_variants_are_warned_of_unless_they_are_meant() {
+    let launches = |device: &Device, dims: std::ops::Range<usize>| {
+        let (a, mut c) = (noise(&[9], 1), Tensor::poisoned([9]).unwrap());
+        for n in dims {
+            add::launch(&a, &a, &mut c).dims(n).grid(9usize.div_ceil(n)).run(device).unwrap();
+        }
+    };
+    let device = Device::oracle();
+    let said = warnings::during(|| device.preparing(|| launches(&device, 1..25)));
+    assert_eq!(said, "");
+    // Those are ready now, and others count.
+    let said = warnings::during(|| launches(&device, 1..41));
+    assert_eq!(said, "", "sixteen of them were not ready");
+    let said = warnings::during(|| launches(&device, 41..60));
+    assert!(said.contains("add` is compiled for the 17th time") && said.lines().count() == 1, "{said}");
 }

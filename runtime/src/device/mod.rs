@@ -34,7 +34,10 @@ use rustc_hash::FxBuildHasher;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use tegula_ir::{Kernel, Quant, Type, layout::Layout};
 use tegula_lang::{
@@ -128,6 +131,8 @@ struct Inner {
     own_memory: bool,
     programs: RwLock<HashMap<(LaunchKey, bool), Arc<dyn Program>, FxBuildHasher>>,
     variants: Mutex<Variants>,
+    /// Calls of [`Device::preparing`] that are running.
+    preparing: AtomicUsize,
 }
 
 impl Device {
@@ -187,7 +192,8 @@ impl Device {
     /// A device of one's own.
     pub fn new(target: impl Target + 'static) -> Device {
         let (programs, variants, own_memory) = (RwLock::default(), Mutex::default(), target.has_own_memory());
-        Device { inner: Arc::new(Inner { target: Box::new(target), own_memory, programs, variants }) }
+        let preparing = AtomicUsize::new(0);
+        Device { inner: Arc::new(Inner { target: Box::new(target), own_memory, programs, variants, preparing }) }
     }
 
     /// For messages: `cpu:x86-64-v3`, `oracle`, `emulated:sm_80`.
@@ -273,12 +279,12 @@ impl Device {
     /// all are done. Take them from launches: `k(&a, &mut b).dims(..).ir()?`. For news about progress see
     /// [`CpuOptions::on_progress`].
     pub fn prepare(&self, kernels: &[Kernel]) -> Result<(), DeviceError> {
-        let next = std::sync::atomic::AtomicUsize::new(0);
+        let next = AtomicUsize::new(0);
         let first_error = Mutex::new(None);
         std::thread::scope(|s| {
             for _ in 0..self.inner.target.load_parallelism().min(kernels.len()) {
                 s.spawn(|| {
-                    while let Some(kernel) = kernels.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
                         if let Err(e) = self.inner.target.load(kernel, false) {
                             first_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(e);
                         }
@@ -287,6 +293,21 @@ impl Device {
             }
         });
         first_error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// Calls `f`, whose launches are there to have kernels ready: that it makes many variants of one is meant, and nothing
+    /// to be warned of.
+    pub fn preparing<R>(&self, f: impl FnOnce() -> R) -> R {
+        /// Ends it even if `f` panics.
+        struct Until<'a>(&'a AtomicUsize);
+        impl Drop for Until<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.inner.preparing.fetch_add(1, Ordering::Relaxed);
+        let _until = Until(&self.inner.preparing);
+        f()
     }
 
     /// Runs a kernel given as IR; a grid without programs runs nothing. Everything is checked: the kernel, that the
@@ -314,6 +335,7 @@ impl Device {
         let mut programs = self.inner.programs.write().unwrap_or_else(PoisonError::into_inner);
         if programs.insert((launch.key, launch.checked), program.clone()).is_none()
             && self.inner.target.counts_variants()
+            && self.inner.preparing.load(Ordering::Relaxed) == 0
         {
             drop(programs);
             let mut variants = self.inner.variants.lock().unwrap_or_else(PoisonError::into_inner);

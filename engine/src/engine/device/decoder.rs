@@ -37,6 +37,14 @@ impl DecoderModel {
     /// If the file is no model that can run, or there is not memory enough for its weights.
     pub fn load(file: &Gguf, device: &Device, activations: Activations) -> Result<DecoderModel, Error> {
         let decoder = Decoder::load(file, device, activations)?;
+        let (vocab, named) = (decoder.config().vocab, file.get::<Vec<&str>>("tokenizer.ggml.tokens")?);
+        if let Some(named) = named.filter(|named| named.len() > vocab) {
+            let found = named.len();
+            return Err(Error::Usage(format!(
+                "{}: its tokenizer has {found} tokens, its embedding {vocab} rows; each token must have one",
+                file.path().display()
+            )));
+        }
         let kv = KvCache::with_blocks(device, decoder.config(), 0)?;
         let identity = format!("{} ({} bytes), {}", file.path().display(), file.file_bytes(), activations.name());
         Ok(DecoderModel { decoder, kv, identity, sequences: HashMap::new(), recent: Recent::default() })
@@ -84,7 +92,8 @@ impl DecoderModel {
     /// # Errors
     /// If a kernel cannot be compiled, loaded or run.
     pub fn warm(&mut self) -> Result<(), Error> {
-        rehearse_steps(&mut self.decoder, &mut self.kv)
+        let device = self.decoder.device().clone();
+        device.preparing(|| rehearse_steps(&mut self.decoder, &mut self.kv))
     }
 
     fn step(&mut self, plan: &StepPlan, beat: &Heartbeat) -> Result<StepResult, Error> {
