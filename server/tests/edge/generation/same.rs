@@ -131,7 +131,10 @@ fn told(body: &Value) -> [Vec<Vec<u32>>; 2] {
         for choice in list(&event["choices"]) {
             let index = choice["index"].as_u64().expect("an index") as usize;
             streamed.resize(streamed.len().max(index + 1), vec![]);
-            streamed[index].extend(list(&choice["token_ids"]).iter().map(|id| id.as_u64().expect("a token") as u32));
+            let tokens = list(&choice["token_ids"]);
+            let says_who = choice["delta"]["role"].is_string();
+            assert_eq!(tokens.len(), usize::from(!says_who), "a token an event: {event}");
+            streamed[index].extend(tokens.iter().map(|id| id.as_u64().expect("a token") as u32));
         }
     }
     let answer = client.post(endpoint(body), body).ok();
