@@ -14,6 +14,7 @@ use super::{Engine, Generation};
 use crate::grammar::{Form, Grammar, GrammarError, Grammars};
 use crate::kv::CacheKey;
 use crate::metrics::Asked;
+use crate::sampling::{ParamError, allows};
 use crate::schedule::NewRequest;
 
 impl Engine {
@@ -58,7 +59,10 @@ impl Engine {
         new.admissible(&inner.config)?;
         // Before the form is compiled: an engine with enough to do has no time for more.
         let place = Place::take(&inner.shared, inner.max_waiting)?;
-        let form = request.form.as_ref().map(|form| self.compile(form)).transpose()?;
+        let mut form = request.form.as_ref().map(|form| self.compile(form)).transpose()?;
+        if let (Some(form), Some(allowed)) = (&mut form, &request.params.allowed_token_ids) {
+            can_begin(form, allowed)?;
+        }
 
         let id = request.id.unwrap_or_else(|| format!("req-{number}"));
         let asked = Asked::new(&id, new.prompt.len(), &request.params, request.traceparent.as_deref());
@@ -81,4 +85,15 @@ impl Engine {
         let grammars = self.0.grammars.get_or_init(|| Grammars::new(self.0.tokenizer.clone()));
         grammars.as_ref().map_err(Clone::clone)?.compile(form)
     }
+}
+
+/// Of an answer's form and the tokens that are allowed: both must let it begin.
+fn can_begin(form: &mut Grammar, allowed: &[u32]) -> Result<(), SubmitError> {
+    let mask = form.mask()?;
+    if form.is_complete() || allowed.iter().any(|token| allows(&mask, *token)) {
+        return Ok(());
+    }
+    let found = format!("{} tokens", allowed.len());
+    let expected = "of tokens with one that the answer's form can begin with".into();
+    Err(ParamError { field: "allowed_token_ids", value: found, expected }.into())
 }

@@ -259,9 +259,12 @@ fn a_row_that_cannot_have_a_token_ends_alone() {
     let digits = tokenizer.encode("0", Special::AsText);
     let params = SamplingParams { allowed_token_ids: Some(digits), ..greedy.clone() };
     let never = Ask { form: Some(letters), ..Ask::new(&prompt(6, 3), params) };
+    // A complete answer ends although no token that ends it is allowed.
+    let zero = Grammars::new(tokenizer.clone()).unwrap().compile(&Form::Regex("0".into())).unwrap();
+    let once = Ask { form: Some(zero), ends: tokenizer.ends().collect(), ..never.clone() };
     let random = SamplingParams { temperature: 0.7, top_p: 0.9, typical_p: 0.9, ..greedy };
     let also_bad = Ask::new(&[&prompt(9, 4)[..], &[POISON]].concat(), random);
-    let got = Served::new(config()).run(&mut model, &[bad, good, never, also_bad]);
+    let got = Served::new(config()).run(&mut model, &[bad, good, never, also_bad, once]);
     same(&got[1..2], &expected, "beside rows that end");
     assert_eq!(got[1][0].reason, Some(FinishReason::Length));
     for (i, says) in [
@@ -273,6 +276,7 @@ fn a_row_that_cannot_have_a_token_ends_alone() {
         assert!(got.fault.as_ref().is_some_and(|why| why.contains(says)), "{got:?}");
         assert_eq!((got.tokens.len(), got.logprobs.len()), (0, 0));
     }
+    assert_eq!((&got[4][0].fault, got[4][0].tokens.len()), (&None, 2), "{:?}", got[4][0]);
 }
 
 /// A step that cannot be is refused as a whole, and the next one runs.

@@ -55,6 +55,11 @@ fn requests_that_cannot_be_served_are_refused_with_the_reason() {
     assert!(matches!(refused(Request::new(vec![1], hot)), SubmitError::Param(error) if error.field == "temperature"));
     let form = |form| Request { form: Some(form), ..request(1, 4, 4) };
     assert!(matches!(refused(form(Form::Regex("(".into()))), SubmitError::Grammar(_)));
+    let digits = SamplingParams { allowed_token_ids: Some(vec![48, 49]), ..exactly(1) };
+    assert_eq!(
+        text(Request { params: digits, ..form(Form::Regex("[a-z]+".into())) }),
+        "allowed_token_ids is 2 tokens; it must be of tokens with one that the answer's form can begin with"
+    );
     assert_eq!(engine.num_waiting(), 0, "whoever is refused has no place");
     assert!(engine.is_idle());
     assert!(engine.ended().is_empty());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{SequenceSpec, Start};
 use crate::grammar::Grammar;
-use crate::sampling::{Edit, LogitRules};
+use crate::sampling::{Edit, LogitRules, allows};
 
 /// The state of a sequence that runs. A resumed one is made anew from its answer: tokens that were sampled for it and then
 /// dropped leave no trace.
@@ -58,13 +58,14 @@ impl Sampler {
         let allowed = self.rules.mask();
         let mask = match self.form.as_mut().map(Grammar::mask) {
             None => allowed.map(<[u32]>::to_vec),
-            Some(Ok(mut mask)) => {
-                if let Some(allowed) = allowed {
-                    let words = allowed.iter().chain(std::iter::repeat(&0));
-                    mask.iter_mut().zip(words).for_each(|(word, allowed)| *word &= allowed);
-                    if mask.iter().all(|word| *word == 0) {
-                        self.fault = Some("no token is both of the answer's form and in allowed_token_ids".into());
-                    }
+            Some(Ok(mask)) => {
+                let complete = || self.form.as_mut().is_some_and(Grammar::is_complete);
+                let mask = match allowed {
+                    None => mask,
+                    Some(allowed) => both(&mask, allowed, complete, &self.spec.ends),
+                };
+                if mask.iter().all(|word| *word == 0) {
+                    self.fault = Some("no token is both of the answer's form and in allowed_token_ids".into());
                 }
                 Some(mask)
             }
@@ -83,4 +84,16 @@ impl Sampler {
     pub(super) fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }
+}
+
+/// The tokens that both the form and the request allow. A complete answer that cannot go on so may end, whether the tokens
+/// that end it are among those or not.
+fn both(form: &[u32], allowed: &[u32], complete: impl FnOnce() -> bool, ends: &[u32]) -> Vec<u32> {
+    let words = allowed.iter().chain(std::iter::repeat(&0));
+    let mut mask: Vec<u32> = form.iter().zip(words).map(|(form, allowed)| form & allowed).collect();
+    if mask.iter().all(|word| *word == 0) && complete() {
+        let ends = ends.iter().filter(|token| allows(form, **token));
+        ends.for_each(|token| mask[*token as usize / 32] |= 1 << (token % 32));
+    }
+    mask
 }
