@@ -39,6 +39,7 @@ pub fn run(server: &mut Server, known: &[Known], options: &Options) -> Outcome<V
             1
         }
     };
+    println!("  preempted {} times", server.metric("vllm:num_preemptions_total")?);
     Ok(vec![
         Figure::new("load: duration", seconds / 60.0, "minutes"),
         count("answers as alone", tally.answered.load(Relaxed)),

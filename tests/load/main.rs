@@ -45,6 +45,8 @@ pub struct Options {
 }
 
 const PARTS: [&str; 8] = ["load", "slow", "vanish", "floods", "oversized", "fuzz", "kill", "disk"];
+/// For keys and values: so little that all of it is in use soon, and that sequences have to wait and to start again.
+const KV_MEMORY: &str = "192MiB";
 /// Most tokens of a sequence while fuzzing: a body that asks for no end gets one soon.
 const FUZZ_CONTEXT: &str = "64";
 
@@ -62,7 +64,7 @@ fn main() -> ExitCode {
 fn options() -> Outcome<Options> {
     let beside = std::env::current_exe()?.with_file_name("tegula");
     let program = std::env::var_os("TEGULA").map_or(beside, PathBuf::from);
-    let (environment, arguments) = (vec![], vec![]);
+    let (environment, arguments) = (vec![], vec!["--kv-memory".into(), KV_MEMORY.into()]);
     let recipe = Recipe { program, model: "smollm2".into(), arguments, environment, port: None };
     let mut options = Options {
         time: Duration::from_secs(600),

@@ -101,6 +101,11 @@ impl Server {
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
+    /// Whether it printed this.
+    pub fn has_said(&self, what: &str) -> bool {
+        fs::read(&self.log).is_ok_and(|text| String::from_utf8_lossy(&text).contains(what))
+    }
+
     /// A new connection.
     pub fn connect(&self) -> io::Result<Connection> {
         Connection::open(self.address, PATIENCE)
