@@ -18,7 +18,6 @@ use tegula_engine::schedule::AdmissionError;
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::models;
 use crate::pieces::{Run, Style};
 use crate::prompt::{Prompt, check_room};
 use crate::response::Shape;
@@ -26,6 +25,7 @@ use crate::sampling::{Kind, Sampling};
 use crate::state::App;
 use crate::stream::{Answer, StreamOptions};
 use crate::tools::Tools;
+use crate::{models, size};
 
 /// Names a request: in the answer's id, in logs and in traces.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -121,6 +121,7 @@ fn prepare(
         check_room(engine, (prompt_name, prompt.tokens.len()), (&sampling.most, max_tokens))?;
     }
     let visible = tools.as_ref().map_or(vec![], |tools| tools.visible(engine.tokenizer()));
+    size::check(&prompts, &sampling, engine.config().max_model_len, token_ids, options.is_some())?;
     let style = Arc::new(Style {
         tokenizer: engine.tokenizer().clone(),
         n: sampling.params.n as usize,

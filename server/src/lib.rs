@@ -27,6 +27,7 @@ mod prompt;
 mod response;
 mod sampling;
 pub mod signals;
+mod size;
 mod state;
 mod stream;
 mod tokens;

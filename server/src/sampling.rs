@@ -31,6 +31,8 @@ pub struct Sampling {
     pub form: Option<(Form, String)>,
     /// The parameter that `params.max_tokens` comes from.
     pub most: String,
+    /// The parameter that `logprobs` comes from.
+    pub logprobs_name: String,
     /// The answer's tokens are not wanted: the prompt is.
     pub prompt_only: bool,
     /// Alternatives to show of the answer's tokens, and of the prompt's as `prompt_logprobs`, and where it is echoed.
@@ -154,6 +156,7 @@ impl Sampling {
             params,
             form,
             most: format!("{prefix}{most}"),
+            logprobs_name: format!("{prefix}{logprobs_name}"),
             prompt_only,
             logprobs: shown(logprobs),
             prompt_logprobs: shown(prompt_logprobs),

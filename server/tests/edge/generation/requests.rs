@@ -153,3 +153,25 @@ fn a_full_context_is_told_with_both_numbers() {
     let whole = completion("x".repeat(500), json!({ "max_tokens": 12, "ignore_eos": true }));
     assert_eq!(ask(&server.client, &whole).usage("total_tokens"), 512);
 }
+
+#[test]
+fn a_small_request_cannot_ask_for_too_much() {
+    let model =
+        tegula_engine::engine::Scripted::new(super::super::vocabulary::VOCAB, 16, 4096, 16384).answers(&bytes("ok"));
+    let server = Server::with(model, false, super::super::vocabulary::CHATML, |engine| engine);
+    let refuses = |path: &str, body: Value, param: &str| server.client.post(path, &body).refuses(param).message;
+    let long = "x".repeat(9000);
+    let many = json!({ "n": 128, "temperature": 1, "max_tokens": 1 });
+    let text = completion(long.as_str(), with(many.clone(), json!({ "prompt_logprobs": 20 })));
+    assert!(refuses(COMPLETIONS, text, "prompt_logprobs").contains("24192000"));
+    let echo = completion(long.as_str(), with(many.clone(), json!({ "logprobs": 20, "echo": true, "stream": true })));
+    refuses(COMPLETIONS, echo, "logprobs");
+    let prompts = vec![long.as_str(); 700];
+    refuses(COMPLETIONS, completion(json!(prompts), with(many, json!({ "echo": true, "max_tokens": 0 }))), "n");
+    // A stream's own are not kept.
+    let chat = json!({ "n": 16, "temperature": 1, "logprobs": true, "top_logprobs": 20 });
+    let told = refuses(CHAT, message("p", chat.clone()), "top_logprobs");
+    assert!(told.contains("or for a stream"), "{told}");
+    assert_eq!(super::super::answers::streamed(&server.client, &message("p", chat)).choices.len(), 16);
+    assert_eq!(ask(&server.client, &completion(long, json!({ "prompt_logprobs": 20, "max_tokens": 2 }))).text(), "ok");
+}
