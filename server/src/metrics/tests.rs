@@ -22,7 +22,7 @@ fn scrape(metrics: &HttpMetrics) -> BTreeMap<String, f64> {
 
 /// An app with a route of each kind, behind the layer.
 fn app(metrics: &Arc<HttpMetrics>) -> Router {
-    let pieces = || tokio_stream::iter(["data: a\n\n", "data: bc\n\n"].map(|piece| Ok::<_, Infallible>(piece)));
+    let pieces = || tokio_stream::iter(["data: a\n\n", "data: bc\n\n"].map(Ok::<_, Infallible>));
     Router::new()
         .route("/echo/{name}", post(|body: Bytes| async move { body }))
         .route("/stream", get(move || async move { Body::from_stream(pieces()) }))

@@ -1,11 +1,14 @@
 //! `/metrics`, and what observers are told of requests.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tegula_engine::metrics::{Ended, Observer};
 use tegula_server::ServerConfig;
+use tegula_server::trace::Spans;
 
 use super::answers::{COMPLETIONS, completion};
 use super::server::{Server, scripted};
@@ -96,4 +99,39 @@ fn requests_have_the_names_and_parents_that_their_callers_gave() {
     assert_eq!(seen[0], ("cmpl-mine".to_owned(), Some(parent.to_owned())));
     assert_eq!(seen[1], (other["id"].as_str().unwrap().to_owned(), None));
     assert_eq!(seen.len(), 2);
+}
+
+/// The body of the one request that a collector gets.
+fn collected(listener: &TcpListener) -> Vec<u8> {
+    let mut stream = BufReader::new(listener.accept().unwrap().0);
+    let mut length = 0;
+    for line in stream.by_ref().lines().map(Result::unwrap).take_while(|line| !line.is_empty()) {
+        assert!(!line.starts_with("POST ") || line == "POST /v1/traces HTTP/1.1", "{line}");
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+    body
+}
+
+#[test]
+fn a_request_becomes_a_span_at_the_collector() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let spans = Arc::new(Spans::otlp(&format!("http://{}", listener.local_addr().unwrap()), "test-model").unwrap());
+    let observer = spans.clone();
+    let server = Server::with(scripted(), false, CHATML, |engine| engine.observer(observer));
+    let body = completion("a word of the prompt", json!({ "max_tokens": 2, "request_id": "mine" }));
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    server.client.with("traceparent", parent).post(COMPLETIONS, &body).ok();
+    let collector = std::thread::spawn(move || collected(&listener));
+    spans.flush().unwrap();
+    let body = collector.join().unwrap();
+    let has = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
+    assert!(has(b"llm_request") && has(b"cmpl-mine") && has(b"gen_ai.latency.time_to_first_token"));
+    assert!(has(&0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes()), "the caller's trace");
+    assert!(has(&0x00f0_67aa_0ba9_02b7_u64.to_be_bytes()), "the caller's span");
+    assert!(!has(b"word of the prompt"));
 }
