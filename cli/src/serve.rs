@@ -100,6 +100,7 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     // First of all, so that who asks for the server meanwhile learns that it is loading.
     let server = Server::bind((args.host.as_str(), args.port), config).map_err(|e| args.cannot_listen(&e))?;
     let (addr, app) = (server.addr(), server.app().clone());
+    tracing::info!("listening at {addr}; the model is loading");
     if open && !addr.ip().is_loopback() {
         note(format_args!(
             "everybody who can reach {addr} can use the server: --api-key or --api-key-file asks for a key"

@@ -62,7 +62,7 @@ fn cors(config: &ServerConfig) -> CorsLayer {
     let origins = &config.allowed_origins;
     let layer = CorsLayer::new();
     let layer = if origins.is_empty() {
-        return layer;
+        return layer.vary([]);
     } else if origins.iter().any(|origin| origin == "*") {
         layer.allow_origin(Any)
     } else {

@@ -49,7 +49,9 @@ fn a_client_that_still_sends_reads_that_it_is_too_much() {
     // Nor does it wait for what one only says it will send.
     for length in ["10000000000", "1048577"] {
         let start = Instant::now();
-        let head = format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        let head = format!(
+            "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
         server.client.raw(head.as_bytes()).error(413);
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
     }
