@@ -16,6 +16,53 @@ use crate::sampling::TokenLogprobs;
 ///
 /// The engine never waits for a reader: what is not read is kept, at most one update for each token that the request may
 /// have, and a few more.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tegula_engine::engine::{Engine, Scripted};
+/// # use tegula_engine::tokenizer::small::small;
+/// # let model = Scripted::new(257, 16, 64, 512).answers(&[72, 105, 33]);
+/// # let engine = Engine::builder("demo").build_on(model, Arc::new(small(&[], &["<end>"])), None)?;
+/// use std::pin::Pin;
+/// use futures_core::Stream;
+/// use tegula_engine::engine::{Request, Update};
+/// use tegula_engine::sampling::SamplingParams;
+///
+/// async fn tokens(mut updates: impl Stream<Item = Update> + Unpin) -> Vec<u32> {
+///     let mut tokens = vec![];
+///     // With the crate `futures`: `while let Some(update) = updates.next().await`.
+///     while let Some(update) = std::future::poll_fn(|context| Pin::new(&mut updates).poll_next(context)).await {
+///         if let Update::Token(token) = update {
+///             tokens.push(token.token);
+///         }
+///     }
+///     tokens
+/// }
+///
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// let generation = engine.generate(Request::new(vec![1, 2, 3], SamplingParams::default()))?;
+/// assert_eq!(runtime.block_on(tokens(generation)), [72, 105, 33, 256]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Half of an answer may be enough:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tegula_engine::engine::{Engine, Request, Scripted};
+/// # use tegula_engine::tokenizer::small::small;
+/// use tegula_engine::sampling::SamplingParams;
+/// # let model = Scripted::new(257, 16, 64, 512);
+/// # let engine = Engine::builder("demo").build_on(model, Arc::new(small(&[], &["<end>"])), None)?;
+/// let long = SamplingParams { max_tokens: None, ..SamplingParams::default() };
+/// let mut updates = engine.generate(Request::new(vec![1, 2, 3], long))?.blocking();
+/// assert!(updates.next().is_some());
+/// drop(updates); // cancels the request
+/// while engine.stats().scheduler.kv.used > 0 {
+///     std::thread::yield_now(); // as long as a step takes, at most
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Generation {
     pub(super) request: u64,

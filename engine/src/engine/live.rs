@@ -47,6 +47,17 @@ struct Sample {
     ended: bool,
 }
 
+/// A token of a sample.
+pub struct Push<'a> {
+    pub tokenizer: &'a Tokenizer,
+    pub new: &'a NewToken,
+    pub sampled: &'a mut Sampled,
+    /// Whether the scheduler ends the answer with it.
+    pub last: bool,
+    pub now: Instant,
+    pub metrics: &'a Metrics,
+}
+
 impl Live {
     pub fn new(submission: Submission) -> Live {
         let Submission { new, specs, asked, visible, place, updates, arrival, queued } = submission;
@@ -108,17 +119,9 @@ impl Live {
         self.samples[sample as usize].error.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Takes in a token, the last one if `last` says so or its text does. Whether the text does.
-    pub fn push(
-        &mut self,
-        tokenizer: &Tokenizer,
-        new: &NewToken,
-        sampled: &mut Sampled,
-        last: bool,
-        now: Instant,
-        metrics: &Metrics,
-        out: &mut Outbox,
-    ) -> bool {
+    /// Takes in a token. Whether its text ended the answer.
+    pub fn push(&mut self, token: Push<'_>, out: &mut Outbox) -> bool {
+        let Push { tokenizer, new, sampled, last, now, metrics } = token;
         if !std::mem::replace(&mut self.has_tokens, true) {
             metrics.prompt(self.asked.num_prompt_tokens, self.num_cached_tokens.unwrap_or(0));
             if let Some(all) = self.prompt_logprobs.take() {
@@ -128,7 +131,7 @@ impl Live {
         let sample = &mut self.samples[new.id.sample as usize];
         sample.answer.push(new.token);
         match sample.times.last_token.replace(now) {
-            Some(last) => metrics.next_token(now.saturating_duration_since(last)),
+            Some(before) => metrics.next_token(now.saturating_duration_since(before)),
             None => metrics.first_token(now.saturating_duration_since(sample.times.arrival)),
         }
         sample.times.first_token.get_or_insert(now);

@@ -44,7 +44,7 @@ impl FromStr for KvMemory {
         let base: f64 = if binary { 1024.0 } else { 1000.0 };
         let bytes = number.parse::<f64>().map_err(|_| wrong())? * base.powi(power);
         // Up to 2^53 every number of bytes is exact.
-        if bytes >= 1.0 && bytes < 9e15 { Ok(KvMemory::Bytes(bytes as u64)) } else { Err(wrong()) }
+        if (1.0..9e15).contains(&bytes) { Ok(KvMemory::Bytes(bytes as u64)) } else { Err(wrong()) }
     }
 }
 

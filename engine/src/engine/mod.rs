@@ -83,6 +83,26 @@ use threads::Threads;
 ///
 /// Several engines may run in one process; nothing is shared between them. Those on one device should be built on clones
 /// of one [`tegula::Device`], whose threads they then take turns with.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use tegula_engine::engine::Scripted;
+/// # use tegula_engine::tokenizer::small::small;
+/// use tegula_engine::engine::{Engine, Request};
+/// use tegula_engine::sampling::SamplingParams;
+///
+/// # let tokenizer = Arc::new(small(&[], &["<end>"]));
+/// # let (yes, no) = (Scripted::new(257, 16, 64, 512).answers(&[89]), Scripted::new(257, 16, 64, 512).answers(&[78]));
+/// let engines = [
+///     Engine::builder("first").index(0).build_on(yes, tokenizer.clone(), None)?,
+///     Engine::builder("second").index(1).build_on(no, tokenizer, None)?,
+/// ];
+/// let ask = |engine: &Engine| engine.generate(Request::new(vec![1, 2, 3], SamplingParams::greedy()));
+/// // Both compute at the same time.
+/// let generations = [ask(&engines[0])?, ask(&engines[1])?];
+/// assert_eq!(generations.map(|generation| generation.wait().answers[0].text.clone()), ["Y", "N"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 

@@ -5,6 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::device::{Start, StepFault, StepResult, Work};
+use super::live::Push;
 use super::run::Run;
 use crate::schedule::{FinishReason, SequenceId};
 
@@ -104,7 +105,8 @@ impl Run {
             let Some(live) = self.lives.get_mut(&new.id.request) else { continue };
             let Some(sampled) = rows.get_mut(&new.id) else { continue };
             let last = output.finished.iter().any(|finished| finished.id == new.id);
-            if live.push(&self.tokenizer, new, sampled, last, now, &self.shared.metrics, &mut self.out) {
+            let (tokenizer, metrics) = (&*self.tokenizer, &*self.shared.metrics);
+            if live.push(Push { tokenizer, new, sampled, last, now, metrics }, &mut self.out) {
                 stopped.push(new.id);
             }
         }

@@ -1,7 +1,7 @@
 //! The law: an answer is what its request alone would be answered, whatever else comes, in whatever order, with steps
 //! planned ahead or not, in any room.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -134,6 +134,7 @@ fn serve(setting: &Setting, all: &[Asked], overlap: bool) {
     for (asked, generation) in all.iter().zip(&mut running) {
         let generation = generation.take().unwrap();
         let mut completion = tegula_engine::engine::Completion::default();
+        let mut last = BTreeMap::new();
         let mut updates = generation.blocking();
         let most = asked.abort.unwrap_or(usize::MAX);
         for update in updates.by_ref().take(most) {
@@ -141,6 +142,12 @@ fn serve(setting: &Setting, all: &[Asked], overlap: bool) {
                 let so_far = completion.answers.get(token.sample as usize).map_or(0, |answer| answer.tokens.len());
                 assert_eq!(token.index, so_far, "tokens come in order, each once");
                 assert_eq!(token.logprobs.is_some(), asked.params.logprobs.is_some());
+                last.insert(token.sample, token.last);
+            }
+            if let Update::Finished(end) = &update {
+                // The last token of an answer is known to be it, unless the end came later, from elsewhere.
+                let whole = !matches!(end.reason, FinishReason::Error | FinishReason::Abort);
+                assert_eq!(last.get(&end.sample).copied().unwrap_or(false), whole, "{end:?}");
             }
             completion.push(update);
         }

@@ -227,9 +227,9 @@ impl Scripted {
             }
         }
         if let Some(top) = sequence.spec.params.prompt_logprobs {
-            for position in row.start.max(1)..row.end().min(sequence.spec.prompt.len()) {
-                prompt_logprobs.push((row.id, position, logprobs(known[position], top)));
-            }
+            let (from, to) = (row.start.max(1), row.end().min(sequence.spec.prompt.len()));
+            let tokens = known.iter().enumerate().take(to).skip(from);
+            prompt_logprobs.extend(tokens.map(|(position, &token)| (row.id, position, logprobs(token, top))));
         }
         if !row.samples {
             return Ok(None);
