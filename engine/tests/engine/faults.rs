@@ -101,7 +101,7 @@ fn who_joins_after_a_failed_step_goes_on() {
 #[test]
 fn three_failed_steps_in_a_row_are_the_end() {
     let mut engine =
-        faulty(|step, _| if step < 2 || step > 10 { Step::Fail(format!("step {step}")) } else { Step::Run });
+        faulty(|step, _| if !(2..=10).contains(&step) { Step::Fail(format!("step {step}")) } else { Step::Run });
     // Two in a row are not.
     for i in 0..2 {
         assert!(engine.generate(request(i, 10, 1)).unwrap().wait().answers[0].tokens.is_empty());
