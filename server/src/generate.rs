@@ -18,9 +18,9 @@ use tegula_engine::schedule::AdmissionError;
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::pieces::{Run, Style};
 use crate::prompt::{Prompt, check_room};
 use crate::response::Shape;
+use crate::run::{Run, Style};
 use crate::sampling::{Kind, Sampling};
 use crate::state::App;
 use crate::stream::{Answer, StreamOptions};

@@ -25,6 +25,7 @@ pub mod page;
 mod pieces;
 mod prompt;
 mod response;
+mod run;
 mod sampling;
 pub mod signals;
 mod size;

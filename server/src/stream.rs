@@ -12,8 +12,9 @@ use tokio_stream::{Stream, StreamExt};
 
 use crate::error::ApiError;
 use crate::fields::Fields;
-use crate::pieces::{News, Piece, Run};
+use crate::pieces::Piece;
 use crate::response::{Shape, Usage};
+use crate::run::{News, Run};
 
 /// The answer to a request: all its choices, for all its prompts. Dropped, it cancels what is left.
 pub struct Answer {
