@@ -5,6 +5,7 @@ mod events;
 mod failures;
 mod inference;
 mod logprobs;
+mod odd;
 mod requests;
 mod same;
 
