@@ -146,7 +146,8 @@ def conversations():
 @part
 def several():
     """n=3 with a seed: three answers, the same three again"""
-    ask = lambda seed, **more: chat(n=3, seed=seed, temperature=1, max_tokens=12, **more)
+    story = [{"role": "user", "content": "Tell me a story about an animal."}]
+    ask = lambda seed, **more: chat(messages=story, n=3, seed=seed, temperature=1, max_tokens=24, **more)
     first = [c.message.content for c in ask(7).choices]
     for text in first:
         show("choice", text)
@@ -240,19 +241,22 @@ def tools():
         show("call", f"{call.function.name}({call.function.arguments}), finish_reason {answer.finish_reason}")
         assert answer.finish_reason == "tool_calls" and call.type == "function" and call.id
         assert call.function.name == "get_weather" and 1 <= arguments["days"] <= 7 and isinstance(arguments["city"], str)
-    name, pieces, finish = None, [], None
+    calls, finish = {}, None
     for chunk in ask(messages=message, tool_choice="required", stream=True):
         for choice in chunk.choices:
             finish = choice.finish_reason or finish
             for delta in choice.delta.tool_calls or []:
-                name = delta.function.name or name
+                name, pieces = calls.setdefault(delta.index, [delta.function.name, []])
                 pieces.append(delta.function.arguments or "")
-    show("streamed", pieces)
+    show("streamed", list(calls.values()))
     required = ask(messages=message, tool_choice="required").choices[0].message
-    assert (name, "".join(pieces), finish) == ("get_weather", required.tool_calls[0].function.arguments, "tool_calls")
+    whole = [(call.function.name, call.function.arguments) for call in required.tool_calls]
+    assert [(name, "".join(pieces)) for name, pieces in calls.values()] == whole and finish == "tool_calls"
+    one = ask(messages=message, tool_choice="required", parallel_tool_calls=False).choices[0].message
+    assert len(one.tool_calls) == 1
     turn = required.model_dump(exclude_none=True)
-    result = {"role": "tool", "tool_call_id": required.tool_calls[0].id, "content": "sunny, 21 degrees"}
-    last = ask(messages=message + [turn, result], tool_choice="none")
+    results = [{"role": "tool", "tool_call_id": call.id, "content": "sunny, 21 degrees"} for call in required.tool_calls]
+    last = ask(messages=[*message, turn, *results], tool_choice="none")
     show("after the tool", last.choices[0].message.content)
     refused(openai.BadRequestError, lambda: ask(tool_choice={"type": "function", "function": {"name": "nobody"}}))
 
