@@ -39,6 +39,20 @@ impl KvCache {
         Ok(KvCache { layers, blocks })
     }
 
+    /// Writes the first block of each layer. On a host its memory is only had once it is written, in pages of millions of
+    /// bytes: so the first request need not wait for those of its first blocks.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn touch(&mut self) -> Result<(), TensorError> {
+        let first = self.blocks.min(1);
+        for tensor in self.layers.iter_mut().flat_map(|(keys, values)| [keys, values]) {
+            let mut block = tensor.view_mut()?.slice(0, 0..first)?;
+            block.copy_from_slice(&vec![f16::ZERO; block.len()])?;
+        }
+        Ok(())
+    }
+
     /// Bytes of a block's keys and values in all layers.
     pub fn bytes_per_block(config: &Config) -> usize {
         config.layers * 2 * config.kv_width() * BLOCK * size_of::<f16>()

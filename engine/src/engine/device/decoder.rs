@@ -92,6 +92,7 @@ impl DecoderModel {
     /// # Errors
     /// If a kernel cannot be compiled, loaded or run.
     pub fn warm(&mut self) -> Result<(), Error> {
+        self.kv.touch()?;
         let device = self.decoder.device().clone();
         device.preparing(|| rehearse_steps(&mut self.decoder, &mut self.kv))
     }
