@@ -1,6 +1,7 @@
 //! What the engine thread is told.
 
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -9,6 +10,7 @@ use tokio::sync::oneshot;
 use super::device::{SequenceSpec, StepFault, StepResult};
 use super::shared::Place;
 use super::update::Update;
+use crate::kv::IntegrityError;
 use crate::metrics::Asked;
 use crate::schedule::NewRequest;
 
@@ -25,6 +27,8 @@ pub enum Command {
     ResetPrefixCache,
     /// Says when all requests have ended, and ends those that have not by then. Nothing new is taken meanwhile.
     Drain { deadline: Option<Instant>, aborted: oneshot::Sender<usize> },
+    /// Checks the books, and says what is wrong with them.
+    Check(SyncSender<Result<(), IntegrityError>>),
     /// A step was run.
     Done { step: u64, result: Result<StepResult, StepFault> },
     /// The device thread has ended.

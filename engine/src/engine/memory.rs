@@ -9,7 +9,7 @@ use super::device::ModelInfo;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvMemory {
     /// Half of what the device has left once the weights are there: at most 4 GiB of a host's memory, which others need too,
-    /// and no more than all sequences can use.
+    /// and no more than all sequences can use. Of a device that cannot tell, 1 GiB.
     #[default]
     Auto,
     /// At most so many bytes.

@@ -46,7 +46,7 @@ mod threads;
 mod update;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -70,6 +70,7 @@ use crate::Error;
 use crate::chat::ChatTemplate;
 use crate::gguf::Gguf;
 use crate::grammar::{GrammarError, Grammars};
+use crate::kv::IntegrityError;
 use crate::metrics::Metrics;
 use crate::model::Activations;
 use crate::sampling::Limits;
@@ -278,6 +279,17 @@ impl Engine {
     /// Whether every request that was taken has ended.
     pub fn is_idle(&self) -> bool {
         self.0.shared.is_idle()
+    }
+
+    /// Checks that all blocks and queues are accounted for, as the engine does by itself whenever it has nothing to do. Waits
+    /// for the engine's thread.
+    ///
+    /// # Errors
+    /// If they are not: a bug. An engine that is gone, or broken, has no books, and no errors in them.
+    pub fn check_integrity(&self) -> Result<(), IntegrityError> {
+        let (reply, answer) = sync_channel(1);
+        let _ = self.0.commands.send(Command::Check(reply));
+        answer.recv().unwrap_or(Ok(()))
     }
 
     /// Forgets cached prefixes; requests that run go on.

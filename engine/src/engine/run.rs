@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::command::{Command, Submission};
 use super::deliver::Outbox;
@@ -16,11 +16,13 @@ use super::shared::Shared;
 use super::step::Steps;
 use super::{Health, StepFault};
 use crate::metrics::Observer;
-use crate::schedule::{FinishReason, Finished, Recorder, Scheduler};
+use crate::schedule::{FinishReason, Finished, Recorder, Row, Scheduler};
 use crate::tokenizer::Tokenizer;
 
 /// Events that a fault's log has at least.
 const KEEP: usize = 1024;
+/// How long the engine has had nothing to do before it checks its books: not while the next request is on its way.
+const IDLE: Duration = Duration::from_millis(20);
 
 /// The engine thread's state.
 pub struct Run {
@@ -37,7 +39,6 @@ pub struct Run {
     failed: Option<String>,
     /// Something has happened since the books were last checked.
     unchecked: bool,
-    integrity: Option<String>,
 }
 
 impl Run {
@@ -61,7 +62,6 @@ impl Run {
             observers,
             failed: None,
             unchecked: false,
-            integrity: None,
         }
     }
 
@@ -94,6 +94,9 @@ impl Run {
                 self.drains.finish(0);
             }
             let mut next = self.wait(commands);
+            if next.is_none() && self.is_idle() && std::mem::take(&mut self.unchecked) {
+                self.check();
+            }
             while let Some(command) = next {
                 if let Command::Shutdown = command {
                     self.end_all(FinishReason::Abort, None);
@@ -115,7 +118,8 @@ impl Run {
 
     /// The next news; none if there is something to do without any.
     fn wait(&self, commands: &Receiver<Command>) -> Option<Command> {
-        let Some(most) = self.drains.wait(Instant::now()) else {
+        let check = (self.unchecked && self.is_idle()).then_some(IDLE);
+        let Some(most) = self.drains.wait(Instant::now()).into_iter().chain(check).min() else {
             // Handles that are all gone say so before: this cannot be an error.
             return Some(commands.recv().unwrap_or(Command::Shutdown));
         };
@@ -137,6 +141,8 @@ impl Run {
             Command::AbortAll => self.end_all(FinishReason::Abort, None),
             Command::ResetPrefixCache => self.recorder.reset_prefix_cache(),
             Command::Drain { deadline, aborted } => self.drains.add(deadline, aborted),
+            // Who does not wait any more need not know.
+            Command::Check(reply) => drop(reply.try_send(self.recorder.scheduler().check_integrity())),
             Command::Done { step, result: Ok(result) } => self.complete(step, result),
             Command::Done { step, result: Err(fault) } => self.fail(step, &fault),
             Command::DeviceGone => self.cannot_go_on("the device thread has ended"),
@@ -214,27 +220,37 @@ impl Run {
         }
     }
 
+    fn is_idle(&self) -> bool {
+        let scheduler = self.recorder.scheduler();
+        !scheduler.has_unfinished_requests() && !scheduler.has_steps_in_flight()
+    }
+
+    /// Looks whether every block is accounted for.
+    fn check(&self) {
+        let wrong = self.recorder.scheduler().check_integrity().err().map(|e| e.to_string());
+        if let Some(what) = &wrong {
+            tracing::error!("blocks are not accounted for: {what}");
+        }
+        self.shared.stats().integrity = wrong;
+    }
+
     /// Tells everybody how things are.
     fn publish(&mut self) {
-        let scheduler = self.recorder.scheduler();
-        let idle = !scheduler.has_unfinished_requests() && !scheduler.has_steps_in_flight();
-        if idle && std::mem::take(&mut self.unchecked) {
-            self.integrity = scheduler.check_integrity().err().map(|e| e.to_string());
-            if let Some(what) = &self.integrity {
-                tracing::error!("blocks are not accounted for: {what}");
-            }
-        }
-        let now = scheduler.stats();
+        let now = self.recorder.scheduler().stats();
         self.shared.metrics.scheduler(&now);
         let mut stats = self.shared.stats();
         stats.scheduler = now;
         (stats.num_steps, stats.num_failed_steps) = self.steps.counts();
-        stats.integrity.clone_from(&self.integrity);
     }
 
-    /// A step failed, or a row of one did: the engine's own account of it.
+    /// A failed step, in the log: of its plan the shape, since what it was about is nobody's business there. All of it is
+    /// in the fault's own log, if that is wanted.
     pub(super) fn note_fault(&mut self, step: u64, fault: &StepFault) {
-        tracing::error!("step {step} failed: {fault}");
-        self.faults.write(step, &fault.to_string(), self.recorder.log());
+        let log = self.recorder.log();
+        let plan = log.entries.iter().rev().find_map(|entry| entry.plan.as_ref().filter(|plan| plan.step == step));
+        let row = |row: &Row| format!("{}:{}+{}", row.id, row.start, row.num_tokens());
+        let rows = plan.map_or(String::new(), |plan| plan.rows.iter().map(row).collect::<Vec<_>>().join(" "));
+        tracing::error!("step {step} failed: {fault}; its rows, as sequence:start+tokens: {rows}");
+        self.faults.write(step, &fault.to_string(), log);
     }
 }

@@ -18,7 +18,7 @@ pub struct EngineStats {
     pub num_steps: u64,
     /// Of those, steps that failed.
     pub num_failed_steps: u64,
-    /// Whether blocks and queues were whole when the engine last became idle: an error's text if not.
+    /// Whether blocks and queues were whole when the engine was last idle for a moment: an error's text if not.
     pub integrity: Option<String>,
 }
 

@@ -58,7 +58,7 @@ fn check_idle(engine: &Engine) {
     }
     let free = found["tegula_kv_blocks{state=\"cached\"}"] + found["tegula_kv_blocks{state=\"unused\"}"];
     assert_eq!(free, f64::from(engine.info().num_blocks));
-    assert_eq!(engine.stats().integrity, None);
+    assert_eq!(engine.check_integrity(), Ok(()));
 }
 
 /// What becomes of a request.

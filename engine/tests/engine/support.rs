@@ -177,7 +177,7 @@ impl Drop for Checked {
             let s = stats.scheduler;
             assert_eq!((s.num_running, s.num_waiting, s.kv.used), (0, 0, 0), "{s:?}");
             assert_eq!(s.kv.total(), engine.info().num_blocks as usize);
-            assert_eq!(stats.integrity, None);
+            assert_eq!((engine.check_integrity(), stats.integrity), (Ok(()), None));
             assert_eq!(engine.num_waiting(), 0);
         }
         drop(engine);

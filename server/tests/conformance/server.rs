@@ -92,7 +92,7 @@ impl Drop for Server {
         if !std::thread::panicking() && !self.broken {
             self.wait_idle();
             let stats = self.engine.stats();
-            assert_eq!(stats.integrity, None);
+            assert_eq!(self.engine.check_integrity(), Ok(()));
             assert_eq!(stats.scheduler.kv.used, 0, "nobody holds blocks: {stats:?}");
         }
     }
