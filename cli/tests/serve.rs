@@ -58,7 +58,8 @@ impl Server {
                 break;
             }
         }
-        let page = greeting.iter().find_map(|line| Some(line.split_once("http://")?.1.trim_end_matches('/').to_owned()));
+        let page =
+            greeting.iter().find_map(|line| Some(line.split_once("http://")?.1.trim_end_matches('/').to_owned()));
         let addr = page.unwrap_or_else(|| panic!("no address in {greeting:#?}")).parse().unwrap();
         Server { child, greeting, client: Client::new(addr) }
     }
@@ -232,7 +233,9 @@ fn what_cannot_be_served_is_told() {
     assert!(text.contains("/no/such/model.gguf"), "{text}");
     let text = refused(&["smollm2", "--port", "0", "--allowed-origins", "example.org"]);
     assert!(text.contains("`example.org`") && text.contains("http://"), "{text}");
-    for wrong in [["--port", "65536"], ["--max-num-seqs", "0"], ["--grace", "-1"], ["--kv-memory", "lots"], ["--api-key", ""]] {
+    for wrong in
+        [["--port", "65536"], ["--max-num-seqs", "0"], ["--grace", "-1"], ["--kv-memory", "lots"], ["--api-key", ""]]
+    {
         let text = refused(&[&["smollm2"], &wrong[..]].concat());
         assert!(text.contains(wrong[0].trim_start_matches("--")) || text.contains("API keys"), "{wrong:?}: {text}");
     }

@@ -78,3 +78,43 @@ fn cors(config: &ServerConfig) -> CorsLayer {
             HeaderName::from_static("retry-after"),
         ])
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn panics(how: axum::extract::Path<String>) -> Response {
+        match how.as_str() {
+            "text" => panic!("a text"),
+            "format" => panic!("a {}", "format"),
+            _ => std::panic::panic_any(7),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error_and_says_nothing_of_the_inside() {
+        let router = Router::new().route("/{how}", get(panics)).layer(CatchPanicLayer::custom(panicked));
+        for how in ["text", "format", "any"] {
+            let request = Request::get(format!("/{how}")).body(Body::empty()).unwrap();
+            let response = router.clone().oneshot(request).await.unwrap();
+            assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+            let body = to_bytes(response.into_body(), 10_000).await.unwrap();
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!(body["error"]["type"], "InternalServerError");
+            assert!(!body.to_string().contains(how), "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_an_error_and_others_go_on() {
+        let app = App::new(ServerConfig { max_blocking: 1, ..ServerConfig::default() });
+        for _ in 0..3 {
+            let failed = app.blocking(|_| -> Result<(), ApiError> { panic!("a mistake") }).await;
+            assert_eq!(failed.unwrap_err().status, StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        assert_eq!(app.blocking(|_| Ok(7)).await, Ok(7));
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! A client that closes its connection while it waits for an answer is noticed at once (also one that only closes its
 //! sending half): the request's handler or the answer's body is dropped, and with it the generation. A client whose
-//! machine vanished is noticed when what it was sent stays unacknowledged for [`ServerConfig::client_timeout`]; so is one
-//! that stops reading.
+//! machine vanished is noticed when what it was sent stays unacknowledged for [`ServerConfig::client_timeout`], one that
+//! stops reading when nothing more could be sent to it for as long.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -28,6 +28,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::ApiError;
+use crate::impatient::Impatient;
 use crate::state::{App, ServerConfig};
 
 /// Connections that the system keeps until they are accepted.
@@ -105,9 +106,10 @@ impl Server {
             };
             // Without these options it is served all the same.
             let _ = prepare(&socket, &config);
+            let io = TokioIo::new(Impatient::new(socket, config.client_timeout));
             if let Ok(permit) = connections.clone().try_acquire_owned() {
                 let service = TowerToHyperService::new(router.clone());
-                let connection = http(config.header_timeout).serve_connection(TokioIo::new(socket), service);
+                let connection = http(config.header_timeout).serve_connection(io, service);
                 let connection = graceful.watch(connection);
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
@@ -120,7 +122,7 @@ impl Server {
                     let service = service_fn(|request| too_many(request, config.max_connections));
                     let http = http(Duration::from_secs(1).min(config.header_timeout));
                     // Its errors are the client's affair.
-                    let _ = http.serve_connection(TokioIo::new(socket), service).await;
+                    let _ = http.serve_connection(io, service).await;
                     drop(permit);
                 });
             }

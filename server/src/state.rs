@@ -32,7 +32,8 @@ pub struct ServerConfig {
     pub body_timeout: Duration,
     /// How long the head of a request may take to arrive, and how long a connection may lie idle.
     pub header_timeout: Duration,
-    /// How long a client may leave what it was sent unacknowledged before it counts as gone.
+    /// How long a client may leave what it was sent unacknowledged, or unread so that nothing more can be sent, before it
+    /// counts as gone.
     pub client_timeout: Duration,
     /// How long a stream of events is silent before a comment says that it goes on.
     pub ping_interval: Duration,

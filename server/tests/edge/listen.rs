@@ -5,11 +5,14 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use socket2::{Domain, Socket, Type};
+use tegula_engine::Engine;
 use tegula_server::ServerConfig;
 
 use super::answers::{CHAT, COMPLETIONS, completion, message};
 use super::client::{Client, Response};
 use super::server::{Server, scripted};
+use super::vocabulary::tokenizer;
 
 /// A long answer that nobody would wait for.
 fn long() -> Server {
@@ -118,6 +121,43 @@ fn a_reset_connection_takes_its_request_along() {
     drop(socket);
     server.wait("it has ended", || server.engine.stats().scheduler.num_running == 0);
     assert!(server.engine.stats().num_steps < 200);
+}
+
+/// Who stops reading holds his connection, and what was said to him, for a time only.
+#[test]
+fn a_client_that_stops_reading_is_let_go() {
+    let config = ServerConfig { client_timeout: Duration::from_secs(1), ..ServerConfig::default() };
+    let server = tegula_server::Server::bind("127.0.0.1:0", config).unwrap();
+    let engine = Engine::builder("m").build_on(scripted(), tokenizer(false), None).unwrap();
+    let (addr, app) = (server.addr(), server.app().clone());
+    app.serve_with(engine);
+    let _running = server.start().unwrap();
+
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&addr.into()).unwrap();
+    let mut socket = TcpStream::from(socket);
+    // Some megabytes, which no buffer between takes.
+    let more =
+        json!({ "max_tokens": 480, "ignore_eos": true, "n": 16, "temperature": 1, "logprobs": 20, "stream": true });
+    let body = completion("p", more).to_string();
+    let head = format!(
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    socket.write_all(body.as_bytes()).unwrap();
+    let wait = |what: &str, holds: &dyn Fn() -> bool| {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < Duration::from_secs(20), "not so after 20 s: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait("it is answered", &|| app.in_flight().count() == 1);
+    wait("all was said", &|| app.engine().unwrap().stats().num_steps > 470);
+    wait("the client was let go", &|| app.in_flight().count() == 0);
+    drop(socket);
 }
 
 #[test]
