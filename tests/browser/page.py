@@ -77,12 +77,12 @@ def main(url: str, screenshot: str | None) -> None:
         browser.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {altKey: true, code: 'KeyN'}))")
         browser.wait("!document.querySelector('.turn') && !document.querySelector('#hello').hidden", 5)
         assert not browser.complaints, browser.complaints
-        browser.evaluate("document.querySelector('#temperature').max = 99; document.querySelector('#temperature').value = '7'")
+        browser.evaluate("document.querySelector('#top_p').max = 99; document.querySelector('#top_p').value = '7'")
         browser.click("#prompt")
         browser.type("Hello")
         browser.press("Enter", 13)
         browser.wait("document.querySelector('.turn.error') !== null", 20)
-        assert "temperature" in text(".turn.error .text"), text(".turn.error .text")
+        assert "top_p" in text(".turn.error .text"), text(".turn.error .text")
         print("mistake:", text(".turn.error .text"))
 
         # Nothing was asked of anybody else, and nothing can be.

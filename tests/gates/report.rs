@@ -58,6 +58,7 @@ pub fn print(gates: &[Gate]) -> bool {
     }
     gates.iter().for_each(|g| g.figure.record());
     let count = |pass| gates.iter().filter(|g| g.figure.pass == pass).count();
-    println!("\n{} pass, {} fail, {} not possible here", count(Some(true)), count(Some(false)), count(None));
+    let not_here = gates.iter().filter(|g| g.figure.pass.is_none() && g.figure.value.is_none()).count();
+    println!("\n{} pass, {} fail, {not_here} not possible here", count(Some(true)), count(Some(false)));
     count(Some(false)) == 0
 }

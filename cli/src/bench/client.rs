@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::{Request, Uri};
+use hyper::{Request, StatusCode, Uri};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -54,8 +54,6 @@ pub(super) struct Outcome {
     pub text: String,
     /// Why it failed.
     pub error: Option<String>,
-    /// Whether the server did not even answer: it may be starting still.
-    pub unreachable: bool,
 }
 
 impl Client {
@@ -70,7 +68,8 @@ impl Client {
         let endpoint = format!("/{}", endpoint.trim_start_matches('/'));
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        let pool = Pool::builder(TokioExecutor::new()).build(connector);
+        // A connection for each request: some servers close theirs after a stream without saying so.
+        let pool = Pool::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
         let (model, fields) = (String::new(), Map::new());
         let client = Client { pool, base, endpoint, shape, model, headers, fields, start: Instant::now() };
         // Headers that cannot be sent are told before anything is.
@@ -107,10 +106,10 @@ impl Client {
         name.map(str::to_owned).ok_or_else(|| format!("GET /v1/models: {status}: {}", excerpt(&body)))
     }
 
-    /// Whether the server is there at all: any answer will do.
+    /// Whether the server is there and has started: any answer will do but that it is not available yet.
     pub async fn answers(&self) -> bool {
         let Ok(request) = self.request("GET", "/v1/models", String::new(), None) else { return false };
-        self.pool.request(request).await.is_ok()
+        self.pool.request(request).await.is_ok_and(|response| response.status() != StatusCode::SERVICE_UNAVAILABLE)
     }
 
     fn body(&self, sample: &Sample) -> String {
@@ -147,15 +146,11 @@ impl Client {
     }
 
     async fn read(&self, request: Request<Full<Bytes>>, answer: &mut Answer) -> Result<(), String> {
-        let response = self.pool.request(request).await.map_err(|e| {
-            answer.out.unreachable = e.is_connect();
-            chain(&e)
-        })?;
+        let response = self.pool.request(request).await.map_err(|e| chain(&e))?;
         let status = response.status();
         let mut body = response.into_body();
         if !status.is_success() {
             let body = body.collect().await.map_err(|e| chain(&e))?.to_bytes();
-            answer.out.unreachable = status.as_u16() == 503;
             return Err(format!("HTTP {}: {}", status.as_u16(), excerpt(&body)));
         }
         let mut events = Events::default();

@@ -85,7 +85,7 @@ fn samples(tokenizer: Option<&Tokenizer>, args: &[&str]) -> Result<(Vec<Sample>,
 /// What a server was asked: path, headers, body.
 type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
 
-/// A server that answers `ttft` after a request with a first token and then with one each `itl`, as many as are asked for.
+/// A server that is loading when it is first asked, and then answers `ttft` after a request with a first token and then with one each `itl`, as many as are asked for.
 struct Server {
     address: String,
     asked: Asked,
@@ -97,14 +97,18 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (asked, open, most_open) = (Asked::default(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (log, most) = (asked.clone(), most_open.clone());
+        let (log, most, loading) = (asked.clone(), most_open.clone(), Arc::new(AtomicUsize::new(0)));
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let (log, open, most) = (log.clone(), open.clone(), most.clone());
+                let (log, open, most, loading) = (log.clone(), open.clone(), most.clone(), loading.clone());
                 thread::spawn(move || {
                     let mut reader = BufReader::new(stream.unwrap());
                     while let Some((path, head, body)) = request(&mut reader) {
                         let stream = reader.get_mut();
+                        if path == "/v1/models" && loading.fetch_add(1, Ordering::SeqCst) == 0 {
+                            write!(stream, "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n").unwrap();
+                            continue;
+                        }
                         if path == "/v1/models" {
                             let body = r#"{"data":[{"id":"wordy"}]}"#;
                             write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();

@@ -3,8 +3,9 @@
 //! Same model file, same requests, same client; 1, 4 and 16 clients, prompts of 128 and 1,024 tokens, each a text of its own
 //! or with seven eighths that all share; 64 tokens of each answer, greedy. Both servers run in turn, and the one that is
 //! not measured is stopped. Of each load there are [`ROUNDS`] rounds with other prompts each; figures are medians, and
-//! ratios are medians of the rounds' ratios. A load's name (`16x1024`, `4x128-shared`) or a part of it measures only that;
-//! docs/perf/serving.json keeps what was measured, and its page and plot are written of all of it.
+//! ratios are medians of the rounds' ratios. Arguments: a load's name (`16x1024`, `4x128-shared`) or a part of it measures
+//! only that, `round=0` only that round; `save` keeps what was measured in docs/perf/serving.json, with what was before, and
+//! writes its page and plot.
 
 mod page;
 mod plot;
@@ -56,8 +57,8 @@ struct Run {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Pair {
     load: Load,
-    ours: Vec<Run>,
-    theirs: Vec<Run>,
+    /// Ours and theirs, by the round.
+    rounds: BTreeMap<u64, [Run; 2]>,
 }
 
 /// docs/perf/serving.json
@@ -104,16 +105,16 @@ impl Load {
 
 impl Pair {
     fn ours(&self, of: impl Fn(&Run) -> f64) -> f64 {
-        median(self.ours.iter().map(of))
+        median(self.rounds.values().map(|[ours, _]| of(ours)))
     }
 
     fn theirs(&self, of: impl Fn(&Run) -> f64) -> f64 {
-        median(self.theirs.iter().map(of))
+        median(self.rounds.values().map(|[_, theirs]| of(theirs)))
     }
 
     /// The median of the rounds' ratios.
     fn ratio(&self, of: impl Fn(&Run) -> f64) -> f64 {
-        median(self.ours.iter().zip(&self.theirs).map(|(a, b)| of(a) / of(b)))
+        median(self.rounds.values().map(|[ours, theirs]| of(ours) / of(theirs)))
     }
 
     fn gates(&self) -> [Gate; 2] {
@@ -144,13 +145,19 @@ impl Pair {
 
 /// Measures the loads that `chosen` names parts of (all without any), writes the page and gives the gates.
 pub fn gates(chosen: &[String]) -> Outcome<Vec<Gate>> {
+    let (save, chosen): (Vec<&String>, Vec<&String>) = chosen.iter().partition(|arg| *arg == "save");
+    let (rounds, names): (Vec<&String>, Vec<&String>) = chosen.into_iter().partition(|arg| arg.starts_with("round="));
+    let rounds = match rounds.as_slice() {
+        [] => (0..ROUNDS).collect(),
+        some => some.iter().map(|arg| arg["round=".len()..].parse()).collect::<Result<Vec<u64>, _>>()?,
+    };
     let loads: Vec<Load> = Load::all()
         .into_iter()
-        .filter(|l| chosen.is_empty() || chosen.iter().any(|part| l.name().contains(part)))
+        .filter(|l| names.is_empty() || names.iter().any(|part| l.name().contains(*part)))
         .collect();
     if loads.is_empty() {
-        let names: Vec<String> = Load::all().into_iter().map(Load::name).collect();
-        return Err(format!("no load's name contains {}; there are {}", chosen.join(" or "), names.join(", ")).into());
+        let all: Vec<String> = Load::all().into_iter().map(Load::name).collect();
+        return Err(format!("there is no such load; those there are: {}", all.join(", ")).into());
     }
     let Some(peer) = process::peer() else {
         tegula_tests::skip("no llama.cpp to serve beside: `./x bench serving` installs it");
@@ -159,7 +166,7 @@ pub fn gates(chosen: &[String]) -> Outcome<Vec<Gate>> {
     };
     let model = Source::parse("smollm2")?.fetch()?;
     let folder = docs();
-    let mut results = Results::read(&folder.join("serving.json"));
+    let mut results = if save.is_empty() { Results::default() } else { Results::read(&folder.join("serving.json")) };
     results.processor = process::processor();
     results.threads = THREADS;
     results.peer = process::version(&peer)?;
@@ -174,49 +181,58 @@ pub fn gates(chosen: &[String]) -> Outcome<Vec<Gate>> {
         let theirs = Server::llama(&peer, &model, clients)?;
         results.options.insert(clients, theirs.about.clone());
         for load in loads {
-            let pair = measure(load, &ours, &theirs, &model)?;
+            let mut pair = results
+                .pairs
+                .iter()
+                .find(|p| p.load == load)
+                .cloned()
+                .unwrap_or(Pair { load, rounds: BTreeMap::new() });
+            for &round in &rounds {
+                pair.rounds.insert(round, measure(load, round, &ours, &theirs, &model)?);
+            }
             gates.extend(pair.gates());
             results.pairs.retain(|p| p.load != load);
             results.pairs.push(pair);
             results.pairs.sort_by_key(|p| p.load);
-            results.write(&folder)?;
+            if !save.is_empty() {
+                results.write(&folder)?;
+            }
         }
     }
     Ok(gates)
 }
 
-fn measure(load: Load, ours: &Server, theirs: &Server, model: &Path) -> Outcome<Pair> {
-    let mut pair = Pair { load, ours: vec![], theirs: vec![] };
-    for round in 0..ROUNDS {
-        // Who begins changes.
-        for turn in 0..2 {
-            let our_turn = (turn + round) % 2 == 0;
-            let (now, other) = if our_turn { (ours, theirs) } else { (theirs, ours) };
-            other.pause()?;
-            let run = now.run(load, round, model);
-            other.resume()?;
-            let (run, tokens) = run?;
-            let expected = load.requests() * (load.prompt + ANSWER);
-            if tokens != expected {
-                return Err(format!(
-                    "{}: {} counts {tokens} tokens; {expected} were asked for",
-                    load.title(),
-                    now.name
-                )
-                .into());
-            }
-            println!(
-                "{:<28} {:<9} {:>6.0} tokens/s, first token {:>6.0} ms, then {:>6.1} ms each",
-                load.title(),
-                now.name,
-                run.total,
-                run.ttft,
-                run.tpot
+/// One round: ours and theirs.
+fn measure(load: Load, round: u64, ours: &Server, theirs: &Server, model: &Path) -> Outcome<[Run; 2]> {
+    let one = |now: &Server, other: &Server| {
+        other.pause()?;
+        let run = now.run(load, round, model);
+        other.resume()?;
+        let (run, tokens) = run?;
+        let expected = load.requests() * (load.prompt + ANSWER);
+        if tokens != expected {
+            return Err(
+                format!("{}: {} counts {tokens} tokens; {expected} were asked for", load.title(), now.name).into()
             );
-            if our_turn { pair.ours.push(run) } else { pair.theirs.push(run) }
         }
+        println!(
+            "{:<28} {:<9} {:>6.0} tokens/s, first token {:>6.0} ms, then {:>6.1} ms each",
+            load.title(),
+            now.name,
+            run.total,
+            run.ttft,
+            run.tpot
+        );
+        Outcome::Ok(run)
+    };
+    // Who begins changes.
+    if round.is_multiple_of(2) {
+        let ours_first = one(ours, theirs)?;
+        Ok([ours_first, one(theirs, ours)?])
+    } else {
+        let theirs_first = one(theirs, ours)?;
+        Ok([one(ours, theirs)?, theirs_first])
     }
-    Ok(pair)
 }
 
 impl Results {

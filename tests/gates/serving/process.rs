@@ -31,7 +31,8 @@ impl Server {
     pub fn tegula(model: &Path) -> Outcome<Server> {
         let mut command = Command::new(program("tegula")?);
         command.arg("serve").arg(model).args(["--port", "0", "--threads", &THREADS.to_string()]);
-        // What it says may be on either; its log is shown.
+        // Its log has a line for each request.
+        command.env("TEGULA_LOG", "error");
         let mut child = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn()?;
         let found =
             first(&mut child, |line| Some(line[line.find("http://")?..].split_whitespace().next()?.to_owned()))?;
