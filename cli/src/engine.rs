@@ -1,10 +1,11 @@
 //! Making an engine for a subcommand: the options that say how much it does at once, under vLLM's names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tegula_engine::Engine;
 use tegula_engine::engine::{EngineBuilder, KvMemory};
+use tegula_engine::pull::models_dir;
 
 use super::numbers::{MOST_TOKENS, whole};
 
@@ -52,7 +53,8 @@ pub(super) struct EngineArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = whole::<u64>(1..=3600), allow_negative_numbers = true)]
     heartbeat: u64,
 
-    /// A folder for the events that led to a failed step: they contain prompts
+    /// Where a step that fails leaves what is needed to plan it again, prompts included, readable by its owner only: a
+    /// folder, or `off` [default: ~/.cache/tegula/faults]
     #[arg(long, value_name = "DIR")]
     fault_log: Option<PathBuf>,
 }
@@ -75,9 +77,39 @@ impl EngineArgs {
         if let Some(tokens) = self.max_num_batched_tokens {
             builder = builder.max_num_batched_tokens(tokens);
         }
-        if let Some(folder) = &self.fault_log {
-            builder = builder.fault_log(folder);
+        match self.faults() {
+            Some(folder) => builder.fault_log(folder),
+            None => builder,
         }
-        builder
+    }
+
+    /// The folder of fault logs: beside that of models, unless another one or none is asked for.
+    fn faults(&self) -> Option<PathBuf> {
+        match &self.fault_log {
+            Some(folder) if folder == Path::new("off") => None,
+            Some(folder) => Some(folder.clone()),
+            None => models_dir().ok().map(|models| models.with_file_name("faults")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        engine: EngineArgs,
+    }
+
+    #[test]
+    fn faults_go_beside_the_models_unless_it_says_otherwise() {
+        let of = |args: &[&str]| Cli::try_parse_from([&["x"], args].concat()).unwrap().engine.faults();
+        assert_eq!(of(&["--fault-log", "off"]), None);
+        assert_eq!(of(&["--fault-log", "/a/b"]), Some("/a/b".into()));
+        assert_eq!(of(&[]).unwrap().parent(), models_dir().unwrap().parent());
     }
 }

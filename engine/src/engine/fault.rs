@@ -4,7 +4,7 @@
 //! A log is a JSON file. It contains the prompts and answers of its time, so only its owner may read it, and one is
 //! written only when a step fails.
 
-use std::fs::{File, OpenOptions, create_dir_all};
+use std::fs::{DirBuilder, File, OpenOptions, read_dir};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,6 +15,9 @@ use crate::schedule::Log;
 
 /// Logs that an engine writes at most: steps that fail one after the other fail alike, and disks are finite.
 const MOST: usize = 8;
+
+/// Logs that a folder has at most, whoever wrote them: a server that is started again and again writes no more.
+const MOST_OF_FOLDER: usize = 64;
 
 /// A failed step, as its file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +84,15 @@ impl FaultLogs {
 
 fn write(path: &Path, record: &Record<'_>) -> io::Result<()> {
     if let Some(folder) = path.parent() {
-        create_dir_all(folder)?;
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).create(folder)?;
+        let is_log = |name: &str| name.starts_with("fault-") && name.ends_with(".json");
+        let logs = read_dir(folder)?.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_log)).count();
+        if logs >= MOST_OF_FOLDER {
+            return Err(io::Error::other(format!("there are {logs} logs already; delete those that nobody wants")));
+        }
     }
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

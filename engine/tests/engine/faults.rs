@@ -167,6 +167,7 @@ fn a_failed_step_can_be_planned_again() {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
             assert_eq!(std::fs::metadata(log).unwrap().permissions().mode() & 0o777, 0o600);
         }
         let read = FaultLog::read(log).unwrap();
@@ -180,6 +181,22 @@ fn a_failed_step_can_be_planned_again() {
         assert!(scheduler.has_steps_in_flight());
     }
     assert!(FaultLog::read(folder.path().join("none")).is_err());
+}
+
+/// A server that is started again and again does not fill the disk.
+#[test]
+fn a_folder_of_logs_has_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    for n in 0..62 {
+        std::fs::write(folder.path().join(format!("fault-{n}-step-1.json")), "").unwrap();
+    }
+    for _ in 0..2 {
+        let model =
+            model(4, 40).before_each_step(|step, _| if step % 2 == 1 { Step::Fail("x".into()) } else { Step::Run });
+        let engine = start(model, |b| b.fault_log(folder.path()));
+        (0..3).for_each(|_| drop(engine.generate(request(1, 10, 5)).unwrap().wait()));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 64);
 }
 
 /// A folder that cannot be written to costs the log, and nothing else.
