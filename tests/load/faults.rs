@@ -157,7 +157,7 @@ pub fn slow_readers(server: &Server, few: &[Known], long: &Known) -> Outcome<Vec
         };
         let (brief, none) = (Duration::from_millis(15), Duration::ZERO);
         let readers: Vec<_> = (0..6)
-            .map(|i| if i % 2 == 0 { reader(brief, none) } else { reader(none, Duration::from_secs(4)) })
+            .map(|i| if i % 2 == 0 { reader(brief, none) } else { reader(none, Duration::from_secs(2)) })
             .collect();
         let right = answers_are_right(server, few);
         let others = began.elapsed();

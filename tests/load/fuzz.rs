@@ -126,10 +126,16 @@ fn valid(random: &mut Random) -> (&'static str, Value) {
     let max_tokens = 1 + random.below(2);
     let prompts = [json!("Once"), json!("a b"), json!([5, 6]), json!(["a", "b"]), json!([[1, 2], [3]]), json!("é😀")];
     let prompt = random.choose(&prompts).clone();
-    let all = |required: Value, optional: Value, random: &mut Random| {
-        let mut body = required;
+    // Some of the fields that may be there; those that only make sense together come together.
+    let all = |mut body: Value, optional: Value, random: &mut Random| {
         for (key, value) in optional.as_object().into_iter().flatten() {
-            if random.once_in(3) {
+            let goes = ["stream_options", "top_logprobs"].contains(&key.as_str());
+            if !goes && random.once_in(3) {
+                body[key] = value.clone();
+            }
+        }
+        for (with, key) in [("stream", "stream_options"), ("logprobs", "top_logprobs")] {
+            if let (true, Some(value)) = (body[with] == true && random.once_in(2), optional.get(key)) {
                 body[key] = value.clone();
             }
         }

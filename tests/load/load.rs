@@ -61,7 +61,7 @@ fn rest(server: &Server, before: Option<&Holdings>) -> Outcome<Holdings> {
         Some(before) => server.holdings_within(before, Duration::from_secs(20)),
         None => {
             // Threads for blocking work end after ten seconds.
-            std::thread::sleep(Duration::from_secs(12));
+            std::thread::sleep(Duration::from_secs(11));
             server.holdings()
         }
     }
