@@ -27,7 +27,7 @@ pub struct Batch {
     pub chunks: Vec<[i32; 4]>,
     /// Block tables, `[sequences][width]`, filled up with 0.
     pub tables: Vec<i32>,
-    /// Width of the block tables: a multiple of [`WIDTH`].
+    /// Width of the block tables: a multiple of four.
     pub width: usize,
 }
 
