@@ -6,6 +6,7 @@ mod serve;
 mod shortened;
 #[path = "../../../tests/src/skip.rs"]
 mod skip;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
