@@ -76,7 +76,7 @@ impl FaultLogs {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
         let path = folder.join(format!("fault-{time}-step-{step}.json"));
         match write(&path, &Record { error, step, model: &self.model, log }) {
-            Ok(()) => tracing::error!("what led to it, prompts included, is in {}", path.display()),
+            Ok(()) => tracing::error!("its plan, and what led to it, prompts included, is in {}", path.display()),
             Err(error) => tracing::warn!("{} could not be written: {error}", path.display()),
         }
     }
