@@ -148,10 +148,17 @@ fn valid(random: &mut Random) -> (&'static str, Value) {
         "skip_special_tokens": false, "include_stop_str_in_output": true, "allowed_token_ids": [5, 6, 7], "user": "u",
         "cache_salt": "s", "bad_words": ["the"], "truncate_prompt_tokens": 8, "return_token_ids": true,
     });
+    let forms = [
+        json!({ "regex": "[ab]+" }),
+        json!({ "choice": ["yes", "no"] }),
+        json!({ "grammar": "start: \"(\" start? \")\"" }),
+        json!({ "json": { "type": "object", "properties": { "a": { "enum": [1, "b"] } } } }),
+    ];
+    let form = random.choose(&forms).clone();
     match random.below(10) {
         0..4 => {
             let optional = json!({ "logprobs": 2, "echo": true, "suffix": null, "model": "smollm2", "add_special_tokens": true,
-                "structured_outputs": { "regex": "[ab]+" }, "prompt_logprobs": 1 });
+                "structured_outputs": form, "prompt_logprobs": 1 });
             let body = all(json!({ "prompt": prompt, "max_tokens": max_tokens }), sampling, random);
             ("/v1/completions", all(body, optional, random))
         }
