@@ -38,7 +38,9 @@ pub(crate) fn rehearse_steps(decoder: &mut Decoder, kv: &mut KvCache) -> Result<
         step(decoder, kv, &Vec::from_iter((0..rows).map(|position| (position, 1))), &blocks)?;
         decoder.head(&Vec::from_iter(0..rows))?;
     }
-    choose(decoder)
+    // One row may be aligned where several are not.
+    choose(decoder, &[0])?;
+    choose(decoder, &[0, most.min(2) - 1])
 }
 
 /// A step of chunks, each a position and a number of tokens.
@@ -48,12 +50,14 @@ fn step(decoder: &mut Decoder, kv: &mut KvCache, chunks: &[(usize, usize)], bloc
     decoder.rehearse(kv, &Batch::new(&chunks.iter().map(chunk).collect::<Vec<_>>(), BLOCK)?)
 }
 
-/// The choice of a token by the last step's first row.
-fn choose(decoder: &mut Decoder) -> Result<(), Error> {
-    decoder.head(&[0])?;
-    decoder.keep_raw(&[0])?;
-    decoder.apply(&[RowRules { row: 0, edits: &[Edit::none(0)], mask: Some(&[1]) }])?;
-    decoder.logprobs(&[LogprobsOf { row: 0, token: 0, top: 1 }])?;
-    decoder.sample(&[(SamplingParams::default().draw(0), 0)])?;
+/// The choice of tokens by rows of the last step.
+fn choose(decoder: &mut Decoder, rows: &[usize]) -> Result<(), Error> {
+    let all = Vec::from_iter(0..rows.len());
+    decoder.head(rows)?;
+    decoder.logprobs(&Vec::from_iter(all.iter().map(|&row| LogprobsOf { row, token: 0, top: 1 })))?;
+    decoder.keep_raw(&all)?;
+    let (edits, mask) = ([Edit::none(0)], [1]);
+    decoder.apply(&Vec::from_iter(all.iter().map(|&row| RowRules { row, edits: &edits, mask: Some(&mask) })))?;
+    decoder.sample(&vec![(SamplingParams::default().draw(0), 0); rows.len()])?;
     Ok(())
 }

@@ -5,7 +5,7 @@ use tegula::prelude::*;
 
 /// For each item the log-probability and the rank of a chosen token, and the most likely tokens with theirs.
 ///
-/// `items` [items, 3]: row of the logits, chosen token, how many of the most likely tokens. `tokens` and `values` [items,
+/// `items` [items, 3 or more]: row of the logits, chosen token, how many of the most likely tokens. `tokens` and `values` [items,
 /// 1 + K]: the chosen token and its natural log-probability, then the most likely ones, best first, of equals the lower token
 /// first; what an item did not ask for is left as it is, so K is the largest number asked for. `ranks[items]`: place of the
 /// chosen token in that order, from 1. Of a logit that is NaN or −∞ it is −∞. One program an item, one walk over the

@@ -156,9 +156,9 @@ impl Chooser {
         let vocabulary = logits.shape()[1];
         let Some(most) = items.iter().map(|i| vocabulary.min(i.top as usize)).max() else { return Ok(vec![]) };
         let width = aligned(1 + most);
-        let wanted: Vec<[i32; 3]> =
-            items.iter().map(|i| [i.row as i32, i.token as i32, vocabulary.min(i.top as usize) as i32]).collect();
-        let wanted = device.tensor([n, 3], wanted.as_flattened())?;
+        let of = |i: &LogprobsOf| [i.row as i32, i.token as i32, vocabulary.min(i.top as usize) as i32, 0];
+        let wanted: Vec<[i32; 4]> = items.iter().map(of).collect();
+        let wanted = device.tensor([n, 4], wanted.as_flattened())?;
         let (mut tokens, mut values) = (device.zeros::<i32>([n, width])?, device.zeros::<f32>([n, width])?);
         let mut ranks = device.zeros::<i32>([n])?;
         logprobs::launch(logits, &wanted, &mut tokens, &mut values, &mut ranks)

@@ -37,7 +37,11 @@ fn file() -> Option<Gguf> {
 }
 
 fn model_of(file: &Gguf) -> DecoderModel {
-    let mut model = DecoderModel::load(file, &Device::cpu(), Activations::Q8).unwrap();
+    model_on(file, &Device::cpu())
+}
+
+fn model_on(file: &Gguf, device: &Device) -> DecoderModel {
+    let mut model = DecoderModel::load(file, device, Activations::Q8).unwrap();
     model.prepare(BLOCKS, 512, 16).unwrap();
     model
 }
@@ -311,6 +315,22 @@ fn a_step_that_cannot_be_fails_alone() {
     refused(&|w| w.plan.rows[0].input = sampled_by.clone(), "step 1099511627776, which is not known");
 
     assert_eq!(Served::new(config()).run(&mut model, &ask), expected);
+}
+
+/// Once it is warm, no request waits for a kernel to be compiled or loaded.
+#[test]
+fn a_warm_model_has_all_its_kernels() {
+    let Some(file) = file() else { return };
+    let (device, tokenizer) = (Device::cpu(), tokenizer(&file));
+    let mut model = model_on(&file, &device);
+    model.warm().unwrap();
+    let ready = device.num_kernels();
+    let asks = crowd(&Grammars::new(tokenizer).unwrap());
+    for budget in [512, 37] {
+        let config = SchedulerConfig { max_num_batched_tokens: budget, ..config() };
+        Served::new(config).run(&mut model, &asks);
+        assert_eq!(device.num_kernels(), ready, "{budget} tokens a step");
+    }
 }
 
 #[test]

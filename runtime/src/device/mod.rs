@@ -295,6 +295,11 @@ impl Device {
         first_error.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 
+    /// Kernels that are ready, each variant counted.
+    pub fn num_kernels(&self) -> usize {
+        self.inner.programs.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Calls `f`, whose launches are there to have kernels ready: that it makes many variants of one is meant, and nothing
     /// to be warned of.
     pub fn preparing<R>(&self, f: impl FnOnce() -> R) -> R {
