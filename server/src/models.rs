@@ -1,6 +1,7 @@
 //! `/v1/models`: the model, under each of its names.
 
 use axum::Json;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
@@ -14,7 +15,11 @@ pub async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
 }
 
 /// One of them.
-pub async fn one(State(app): State<App>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+pub async fn one(
+    State(app): State<App>,
+    name: Result<Path<String>, PathRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Path(name) = name.map_err(|rejection| ApiError::not_found(rejection.body_text()))?;
     check(&app, Some(&name))?;
     card(&app, &name).map(Json)
 }

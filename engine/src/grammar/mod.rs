@@ -41,6 +41,9 @@ pub enum GrammarError {
     Answer(String),
 }
 
+/// Bytes of the stack that a form is compiled on; what is not used takes no memory.
+const STACK: usize = 256 << 20;
+
 /// Compiles forms for a vocabulary.
 pub struct Grammars {
     factory: ParserFactory,
@@ -65,6 +68,18 @@ impl Grammars {
     /// # Errors
     /// If the form is malformed, uses what is not supported, is too large, or if there is no answer of this form.
     pub fn compile(&self, form: &Form) -> Result<Grammar, GrammarError> {
+        let fails = |message: String| GrammarError::Form { kind: form.kind(), message };
+        form.check_size().map_err(fails)?;
+        // Rules that refer to each other are followed by recursion, and a stack that overflows would end the process.
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("tegula-grammar".into()).stack_size(STACK);
+            let thread = thread.spawn_scoped(scope, || self.compile_here(form));
+            let thread = thread.map_err(|e| fails(format!("there is no thread to compile it on: {e}")))?;
+            thread.join().unwrap_or_else(|_| Err(fails("its compiler failed".into())))
+        })
+    }
+
+    fn compile_here(&self, form: &Form) -> Result<Grammar, GrammarError> {
         let fails = |message: String| GrammarError::Form { kind: form.kind(), message };
         let parser = form.grammar().and_then(|grammar| self.factory.create_parser(grammar).map_err(plain));
         let parser = parser.map_err(fails)?;

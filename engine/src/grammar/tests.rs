@@ -182,3 +182,51 @@ fn white_space_is_bounded() {
     }
     assert!(n >= 1);
 }
+
+/// Rules, terminals or definitions that refer to each other, as deep as the bounds on sizes allow: compilers follow such
+/// chains by recursion.
+#[test]
+fn chains_do_not_overflow_a_stack() {
+    let n = 6_000;
+    let link = |i: usize| format!("r{i}: r{}\n", i + 1);
+    let rules = format!("start: r0\n{}r{n}: \"z\"\n", (0..n).map(link).collect::<String>());
+    let link = |i: usize| format!("T{i}: T{} \"a\"\n", i + 1);
+    let terminals = format!("start: T0\n{}T{n}: \"z\"\n", (0..n).map(link).collect::<String>());
+    let definition = |i: usize| match i < 2500 {
+        true => (format!("a{i}"), json!({ "$ref": format!("#/$defs/a{}", i + 1) })),
+        false => (format!("a{i}"), json!({ "type": "integer" })),
+    };
+    let definitions =
+        json!({ "$ref": "#/$defs/a0", "$defs": (0..=2500).map(definition).collect::<serde_json::Map<_, _>>() });
+    let brackets = |n: usize| Form::Grammar(format!("start: {}\"a\"{}", "(".repeat(n), ")".repeat(n)));
+    for form in [Form::Grammar(rules), Form::Grammar(terminals), Form::JsonSchema(definitions), brackets(500)] {
+        // Whether it is too much for the compiler is not the point.
+        let _ = GRAMMARS.compile(&form).map(|mut grammar| grammar.mask());
+    }
+    let error = GRAMMARS.compile(&brackets(501)).unwrap_err().to_string();
+    assert_eq!(error, "this grammar cannot be followed: it has 501 levels of brackets; it must have at most 500");
+    // Brackets in quotes are none.
+    let quoted = format!("start: {}", "\"(\\\"[\" ".repeat(600));
+    assert_eq!(GRAMMARS.compile(&Form::Grammar(quoted)).map(|_| ()), Ok(()));
+}
+
+#[test]
+fn forms_that_are_too_large_are_refused_at_once() {
+    let large = |form: Form| GRAMMARS.compile(&form).unwrap_err().to_string();
+    let words: Vec<String> = (0..200_000).map(|i| format!("word{i}")).collect();
+    assert!(large(Form::Choice(words.clone())).contains("it must have at most 1048576"));
+    assert!(large(Form::Regex("a".repeat(1 << 20))).contains("it must have at most 65536"));
+    assert!(large(Form::JsonSchema(json!({ "enum": words }))).contains("it must have at most 131072"));
+    assert!(
+        large(Form::Grammar(format!("start: {}", "\"a\" ".repeat(1 << 20)))).contains("it must have at most 131072")
+    );
+}
+
+#[test]
+fn a_choice_among_very_many() {
+    let words: Vec<String> = (0..20_000).map(|i| format!("word {i}. (\"{}\" \\ é)\n", i % 7)).collect();
+    for seed in 0..8 {
+        let text = draw(&mut GRAMMARS.compile(&Form::Choice(words.clone())).unwrap(), seed);
+        assert!(words.contains(&text), "{text:?}");
+    }
+}

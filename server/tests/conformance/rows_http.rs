@@ -127,6 +127,7 @@ fn methods_and_paths() {
         "//v1/models",
         "/v1/embeddings",
         "/v1/completions%00",
+        "/v1/models/%ff%00",
         "/../etc/passwd",
     ] {
         let answer = server.client.get(path);
