@@ -19,6 +19,9 @@ const MOST: usize = 8;
 /// Logs that a folder has at most, whoever wrote them: a server that is started again and again writes no more.
 const MOST_OF_FOLDER: usize = 64;
 
+/// Bytes of a log: an engine whose queue is full of long prompts would write gigabytes.
+const MOST_BYTES: usize = 256 << 20;
+
 /// A failed step, as its file has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FaultLog {
@@ -98,7 +101,33 @@ fn write(path: &Path, record: &Record<'_>) -> io::Result<()> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = BufWriter::new(options.open(path)?);
-    serde_json::to_writer(&mut file, record)?;
-    file.flush()
+    let mut file = BufWriter::new(Limited { file: options.open(path)?, left: MOST_BYTES });
+    let written = serde_json::to_writer(&mut file, record).map_err(io::Error::from).and_then(|()| file.flush());
+    if written.is_err() {
+        // Half a log is none. What is still buffered is dropped with it.
+        drop(file.into_parts());
+        let _ = std::fs::remove_file(path);
+    }
+    written
+}
+
+/// A file that does not grow for ever.
+struct Limited {
+    file: File,
+    left: usize,
+}
+
+impl Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.left {
+            return Err(io::Error::other(format!("it would have more than {MOST_BYTES} bytes")));
+        }
+        let written = self.file.write(bytes)?;
+        self.left -= written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }

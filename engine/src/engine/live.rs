@@ -23,6 +23,7 @@ pub struct Live {
     /// One for each sample.
     pub specs: Vec<Arc<SequenceSpec>>,
     samples: Vec<Sample>,
+    visible: Vec<u32>,
     updates: UnboundedSender<Update>,
     asked: Arc<Asked>,
     place: Place,
@@ -38,7 +39,8 @@ pub struct Live {
 
 #[derive(Debug)]
 struct Sample {
-    text: Detokenizer,
+    /// From its first token on: texts of stop strings are not copied for samples that wait.
+    text: Option<Detokenizer>,
     answer: Vec<u32>,
     stop: Option<StopReason>,
     error: Option<String>,
@@ -62,8 +64,8 @@ impl Live {
     pub fn new(submission: Submission) -> Live {
         let Submission { new, specs, asked, visible, place, updates, arrival, queued } = submission;
         let times = Times { arrival, queued, scheduled: None, first_token: None, last_token: None, finished: queued };
-        let sample = |spec: &Arc<SequenceSpec>| Sample {
-            text: Detokenizer::new(&spec.params).visible(&visible),
+        let sample = |_: &Arc<SequenceSpec>| Sample {
+            text: None,
             answer: vec![],
             stop: None,
             error: None,
@@ -79,6 +81,7 @@ impl Live {
             left: samples.len(),
             specs,
             samples,
+            visible,
             updates,
             asked: Arc::new(asked),
             place,
@@ -114,6 +117,11 @@ impl Live {
         }
     }
 
+    /// Whether log-probabilities of the prompt are wanted that nobody computed: the sample that would have had failed.
+    pub fn lacks_prompt_logprobs(&self) -> bool {
+        self.prompt_logprobs.as_ref().is_some_and(|all| all.iter().skip(1).any(Option::is_none))
+    }
+
     /// What went wrong with a sample.
     pub fn fault(&mut self, sample: u32, why: &str) {
         self.samples[sample as usize].error.get_or_insert_with(|| why.to_owned());
@@ -135,7 +143,9 @@ impl Live {
             None => metrics.first_token(now.saturating_duration_since(sample.times.arrival)),
         }
         sample.times.first_token.get_or_insert(now);
-        let delta = sample.text.push(tokenizer, new.token);
+        let params = &self.specs[new.id.sample as usize].params;
+        let text = sample.text.get_or_insert_with(|| Detokenizer::new(params).visible(&self.visible));
+        let delta = text.push(tokenizer, new.token);
         let stopped = delta.stopped.is_some();
         sample.stop = delta.stopped;
         let update = TokenUpdate {
@@ -158,7 +168,7 @@ impl Live {
             return self.left == 0;
         }
         self.left -= 1;
-        let rest = sample.text.finish();
+        let rest = sample.text.as_mut().map(Detokenizer::finish).unwrap_or_default();
         let stop = sample.stop.take().or(rest.stopped);
         // What the text says about the end comes before what the number of tokens says.
         let reason = match (finished.reason, &stop) {
@@ -183,13 +193,13 @@ impl Live {
     }
 
     /// Ends all samples that have not ended, for a reason that the scheduler knows nothing of.
-    pub fn refuse(&mut self, why: &str, now: Instant, out: &mut Outbox) {
+    pub fn refuse(&mut self, reason: FinishReason, why: &str, now: Instant, out: &mut Outbox) {
         for sample in 0..self.samples.len() as u32 {
             self.fault(sample, why);
             let of = &self.samples[sample as usize];
             let finished = Finished {
                 id: SequenceId { request: self.request, sample },
-                reason: FinishReason::Error,
+                reason,
                 num_prompt_tokens: self.asked.num_prompt_tokens,
                 num_output_tokens: of.answer.len(),
                 num_cached_tokens: of.num_cached_tokens,

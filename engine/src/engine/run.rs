@@ -35,6 +35,8 @@ pub struct Run {
     pub(super) faults: FaultLogs,
     drains: Drains,
     observers: Vec<Arc<dyn Observer>>,
+    /// A time to drain is over: who comes now comes too late.
+    drained: bool,
     /// Why it cannot go on, if so.
     failed: Option<String>,
     /// Something has happened since the books were last checked.
@@ -60,6 +62,7 @@ impl Run {
             faults,
             drains: Drains::default(),
             observers,
+            drained: false,
             failed: None,
             unchecked: false,
         }
@@ -112,6 +115,7 @@ impl Run {
                 let left = self.lives.len();
                 self.end_all(FinishReason::Abort, None);
                 self.drains.finish(left);
+                self.drained = true;
             }
         }
     }
@@ -151,21 +155,26 @@ impl Run {
     }
 
     fn submit(&mut self, submission: Submission) {
-        if self.failed.is_some() {
+        if self.failed.is_some() || self.drained {
             return self.refuse(submission);
         }
         let request = submission.new.request;
         match self.recorder.add(submission.new.clone()) {
             Ok(()) => drop(self.lives.insert(request, Live::new(submission))),
             // It was admissible when it was sent, and the limits do not change.
-            Err(error) => Live::new(submission).refuse(&error.to_string(), Instant::now(), &mut self.out),
+            Err(error) => {
+                Live::new(submission).refuse(FinishReason::Error, &error.to_string(), Instant::now(), &mut self.out)
+            }
         }
     }
 
     /// Ends a request that came too late.
     fn refuse(&mut self, submission: Submission) {
-        let why = self.failed.as_deref().unwrap_or("the engine has failed");
-        Live::new(submission).refuse(why, Instant::now(), &mut self.out);
+        let (reason, why) = match &self.failed {
+            Some(why) => (FinishReason::Error, why.as_str()),
+            None => (FinishReason::Abort, ""),
+        };
+        Live::new(submission).refuse(reason, why, Instant::now(), &mut self.out);
     }
 
     /// Ends all requests, and takes no more: no step can be run.
@@ -185,7 +194,7 @@ impl Run {
         self.shared.set_health(Health::Failed(why.to_owned()));
         let now = Instant::now();
         for (_, mut live) in self.lives.drain() {
-            live.refuse(why, now, &mut self.out);
+            live.refuse(FinishReason::Error, why, now, &mut self.out);
         }
         self.out.deliver(&self.shared.metrics, &self.observers);
     }

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use super::device::{Start, StepFault, StepResult, Work};
-use super::live::Push;
+use super::live::{Live, Push};
 use super::run::Run;
 use crate::schedule::{FinishReason, SequenceId};
 
@@ -86,9 +86,12 @@ impl Run {
         // For each row: whose it is, if anybody wants it.
         let ids = self.recorder.scheduler().wanted(step);
         for (row, id) in result.rows.iter().zip(&ids) {
-            if let (Some(why), Some(id)) = (&row.fault, id) {
+            let Some(id) = id else { continue };
+            if let Some(why) = &row.fault {
                 self.shared.metrics.corrupted();
                 self.end_row(*id, why);
+            } else if self.lives.get(&id.request).is_some_and(Live::lacks_prompt_logprobs) {
+                self.end_row(*id, "the log-probabilities of its prompt were lost in a step that failed");
             }
         }
         let tokens: Vec<u32> = result.rows.iter().map(|row| row.token).collect();
@@ -121,13 +124,14 @@ impl Run {
     /// Ends all that a failed step was for.
     pub(super) fn fail(&mut self, step: u64, fault: &StepFault) {
         self.steps.num_failed += 1;
-        self.steps.failed_in_a_row += 1;
         self.note_fault(step, fault);
         self.steps.done(step);
         let ended = match self.recorder.fail(step) {
             Ok(ended) => ended,
             Err(error) => return self.cannot_go_on(&error.to_string()),
         };
+        // One that was for nobody any more, since the step before had failed, says nothing new.
+        self.steps.failed_in_a_row += u32::from(!ended.is_empty());
         let why = fault.to_string();
         for finished in &ended {
             if let Some(live) = self.lives.get_mut(&finished.id.request) {

@@ -63,6 +63,7 @@ impl Engine {
         if let (Some(form), Some(allowed)) = (&mut form, &request.params.allowed_token_ids) {
             can_begin(form, allowed)?;
         }
+        let form = form.map(Arc::new);
 
         let id = request.id.unwrap_or_else(|| format!("req-{number}"));
         let asked = Asked::new(&id, new.prompt.len(), &request.params, request.traceparent.as_deref());

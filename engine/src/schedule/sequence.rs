@@ -1,5 +1,7 @@
 //! One sequence: its tokens, and how far it is.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::config::SchedulerConfig;
@@ -18,13 +20,13 @@ pub(super) struct Sequence {
     /// Tokens at which it ends.
     pub(super) max_len: usize,
     min_tokens: usize,
-    stop_token_ids: Vec<u32>,
+    stop_token_ids: Arc<[u32]>,
     pub(super) skip_reading_prefix_cache: bool,
-    /// The prompt and what was sampled, as far as known.
-    pub(super) tokens: Vec<u32>,
+    /// The prompt and what was sampled, as far as known. Shared with other samples of the request until one is sampled.
+    pub(super) tokens: Arc<Vec<u32>>,
     root: BlockHash,
-    /// Names of the full blocks of `tokens`.
-    pub(super) hashes: Vec<BlockHash>,
+    /// Names of the full blocks of `tokens`; shared likewise.
+    pub(super) hashes: Arc<Vec<BlockHash>>,
     /// Found in the cache at the first start.
     pub(super) num_cached_tokens: Option<usize>,
     pub(super) num_preemptions: u32,
@@ -64,11 +66,11 @@ impl Sequence {
             num_prompt_tokens: request.prompt.len(),
             max_len: request.max_len(config),
             min_tokens: request.min_tokens,
-            stop_token_ids: request.stop_token_ids.clone(),
+            stop_token_ids: request.stop_token_ids.as_slice().into(),
             skip_reading_prefix_cache: request.skip_reading_prefix_cache,
-            tokens: request.prompt.to_vec(),
+            tokens: Arc::new(request.prompt.to_vec()),
             root: request.key.root(),
-            hashes: vec![],
+            hashes: Arc::default(),
             num_cached_tokens: None,
             num_preemptions: 0,
             deferred: None,
@@ -78,7 +80,7 @@ impl Sequence {
         sequence
     }
 
-    /// Another sample of the same request. The prompt is not hashed again.
+    /// Another sample of the same request. The prompt is not copied, nor hashed again.
     pub(super) fn sibling(&self, id: SequenceId, rank: Rank) -> Sequence {
         Sequence { id, rank, ..self.clone() }
     }
@@ -142,7 +144,7 @@ impl Sequence {
     /// The token that the oldest placeholder stood for, and whether the sequence ends with it.
     pub(super) fn accept(&mut self, token: u32, config: &SchedulerConfig) -> Option<FinishReason> {
         self.run.num_placeholders -= 1;
-        self.tokens.push(token);
+        Arc::make_mut(&mut self.tokens).push(token);
         self.extend_hashes(config);
         if self.num_output_tokens() >= self.min_tokens && self.stop_token_ids.contains(&token) {
             Some(FinishReason::Stop)
@@ -166,11 +168,14 @@ impl Sequence {
     }
 
     fn extend_hashes(&mut self, config: &SchedulerConfig) {
-        if config.enable_prefix_caching {
-            for block in self.tokens.chunks_exact(config.block_size).skip(self.hashes.len()) {
-                let parent = self.hashes.last().unwrap_or(&self.root);
-                self.hashes.push(parent.chain(block));
-            }
+        let known = self.hashes.len();
+        if !config.enable_prefix_caching || self.tokens.len() / config.block_size == known {
+            return;
+        }
+        let hashes = Arc::make_mut(&mut self.hashes);
+        for block in self.tokens.chunks_exact(config.block_size).skip(known) {
+            let next = hashes.last().unwrap_or(&self.root).chain(block);
+            hashes.push(next);
         }
     }
 }

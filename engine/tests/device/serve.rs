@@ -138,7 +138,10 @@ fn add(
     };
     for (id, draw) in new.sequences().zip(params.draws()) {
         let (prompt, ends, form) = (ask.prompt.clone().into(), ends.clone().into(), ask.form.clone());
-        specs.insert(id, Arc::new(SequenceSpec { prompt, params: params.clone(), draw, ends, form }));
+        specs.insert(
+            id,
+            Arc::new(SequenceSpec { prompt, params: params.clone(), draw, ends, form: form.map(Arc::new) }),
+        );
         got.insert(id, Got::default());
     }
     scheduler.add(new).unwrap();

@@ -20,11 +20,11 @@ fn requests() -> Vec<Request> {
     (0..14)
         .map(|i: usize| {
             let own = prompt(1 + 37 * i % 100, 2 + i as u64);
-            let tokens = if i % 2 == 0 { [&system[..], &own].concat() } else { own };
+            let tokens = if i.is_multiple_of(2) { [&system[..], &own].concat() } else { own };
             let params = SamplingParams {
                 n: if i % 5 == 1 { 3 } else { 1 },
-                temperature: if i % 5 == 0 { 0.0 } else { 0.9 },
-                top_p: if i % 3 == 0 { 0.8 } else { 1.0 },
+                temperature: if i.is_multiple_of(5) { 0.0 } else { 0.9 },
+                top_p: if i.is_multiple_of(3) { 0.8 } else { 1.0 },
                 repetition_penalty: if i % 4 == 2 { 1.3 } else { 1.0 },
                 seed: Some(i as u64),
                 max_tokens: Some(6 + 3 * i),

@@ -3,7 +3,11 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tegula_engine::engine::{FaultLog, Health, Step, SubmitError, Work};
+use tegula_engine::engine::{
+    FaultLog, Health, Heartbeat, ModelInfo, Request, Scripted, Step, StepFault, StepModel, StepResult, SubmitError,
+    Work,
+};
+use tegula_engine::sampling::SamplingParams;
 use tegula_engine::schedule::{Event, FinishReason};
 
 use super::support::{Checked, assert_alone, exactly, model, prompt, request, start, until};
@@ -122,6 +126,56 @@ fn three_failed_steps_in_a_row_are_the_end() {
     assert_eq!(told, why);
     assert!(engine.is_idle());
     engine.expect_failed();
+}
+
+/// A request that its steps fail for fails two of them, one of which is for nobody any more: it counts once, so that two
+/// such requests are not the end of the engine.
+#[test]
+fn two_bad_requests_are_not_the_end() {
+    for overlap in [true, false] {
+        let model = model(4, 64).step_time(Duration::from_millis(1)).before_each_step(|_, work| {
+            if is_of(work, 0) || is_of(work, 1) { Step::Fail("bad".into()) } else { Step::Run }
+        });
+        let engine = start(model, |b| b.overlap(overlap));
+        for i in 0..2 {
+            let completion = engine.generate(request(i, 10, 5)).unwrap().wait();
+            assert_eq!(completion.answers[0].end.as_ref().unwrap().error.as_deref(), Some("bad"));
+            engine.until_idle();
+        }
+        assert_alone(&engine.generate(request(2, 10, 5)).unwrap().wait(), &prompt(2, 10), &exactly(5), 1000);
+        assert_eq!(engine.health(), Health::Ready);
+    }
+}
+
+/// A model that computes the prompt's log-probabilities with the first sample only, and fails that: the others cannot be
+/// answered as they were asked for, and are not answered half.
+#[test]
+fn lost_log_probabilities_are_an_error() {
+    struct FirstOnly(Scripted);
+    impl StepModel for FirstOnly {
+        fn info(&self) -> ModelInfo {
+            self.0.info()
+        }
+        fn run(&mut self, work: &Work, beat: &Heartbeat) -> Result<StepResult, StepFault> {
+            let mut result = self.0.run(work, beat)?;
+            result.prompt_logprobs.retain(|(id, ..)| id.sample == 0);
+            Ok(result)
+        }
+    }
+    let scripted =
+        model(4, 64).before_each_step(|step, _| if step == 0 { Step::Fail("bad".into()) } else { Step::Run });
+    let engine = start(FirstOnly(scripted), |b| b.max_num_batched_tokens(64).max_num_seqs(1));
+    let params = SamplingParams { n: 2, seed: Some(1), temperature: 1.0, prompt_logprobs: Some(0), ..exactly(3) };
+    let ask = || engine.generate(Request::new(prompt(1, 30), params.clone())).unwrap().wait();
+    let completion = ask();
+    let errors = completion.answers.iter().map(|answer| answer.end.clone().unwrap().error.unwrap());
+    let lost = "the log-probabilities of its prompt were lost in a step that failed";
+    assert_eq!(errors.collect::<Vec<_>>(), ["bad", lost]);
+    assert!(completion.answers.iter().all(|answer| answer.tokens.is_empty()));
+    assert_eq!(completion.prompt_logprobs, None);
+    let again = ask();
+    assert_alone(&again, &prompt(1, 30), &params, 1000);
+    assert_eq!(again.prompt_logprobs.unwrap().iter().flatten().count(), 29);
 }
 
 #[test]

@@ -101,8 +101,8 @@ pub struct SequenceSpec {
     pub draw: Draw,
     /// Tokens that end it.
     pub ends: Arc<[u32]>,
-    /// Its form, before the first token of the answer.
-    pub form: Option<Grammar>,
+    /// Its form, before the first token of the answer: one for all samples, to be cloned for who follows it.
+    pub form: Option<Arc<Grammar>>,
 }
 
 /// What a step gave.

@@ -36,7 +36,7 @@ impl Sampler {
     pub(super) fn new(start: &Start, vocab_size: usize) -> Sampler {
         let spec = start.spec.clone();
         let rules = LogitRules::new(spec.params.clone(), &spec.prompt, &spec.ends, vocab_size);
-        let mut sampler = Sampler { rules, form: spec.form.clone(), spec, fault: None };
+        let mut sampler = Sampler { rules, form: spec.form.as_deref().cloned(), spec, fault: None };
         start.answer.iter().for_each(|&token| sampler.push(token));
         sampler
     }

@@ -164,7 +164,7 @@ impl Scripted {
             self.sequences.remove(id);
         }
         for start in &work.starts {
-            let mut form = start.spec.form.clone();
+            let mut form = start.spec.form.as_deref().cloned();
             for &token in &start.answer {
                 // An answer that was accepted is of its form.
                 let _ = form.as_mut().map(|form| form.push(token));
