@@ -20,22 +20,46 @@ mod words;
 use std::io::Write;
 use std::path::Path;
 
+use clap::{ArgMatches, Command, FromArgMatches, Subcommand};
 use tegula_engine::Error;
 
-/// Measure speed: of a model (`tegula bench MODEL`), of an engine, or of any server with OpenAI's API
-#[derive(Debug, clap::Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    after_help = "Examples:\n  tegula bench smollm2\n  tegula bench smollm2 --threads 1 --repeat 10 --json\n  \
-                  tegula bench serve --port 8000 --max-concurrency 16 --num-prompts 64\n  \
-                  tegula bench throughput smollm2 --num-prompts 32\n  tegula bench latency smollm2 --batch-size 4"
-)]
-pub(super) struct Args {
-    #[command(subcommand)]
-    what: Option<What>,
-    #[command(flatten)]
-    speed: Option<speed::Args>,
+/// What to measure: a subcommand's subject, or without one a model's speed.
+#[derive(Debug)]
+pub(super) struct Args(What);
+
+const ABOUT: &str =
+    "Measure speed: of a model (`tegula bench MODEL`), of an engine, or of any server with OpenAI's API";
+const EXAMPLES: &str = "Examples:\n  tegula bench smollm2\n  tegula bench smollm2 --threads 1 --repeat 10 --json\n  \
+                        tegula bench serve --port 8000 --max-concurrency 16 --num-prompts 64\n  \
+                        tegula bench throughput smollm2 --num-prompts 32\n  tegula bench latency smollm2 --batch-size 4";
+
+// By hand, since derived parsers cannot have arguments of which all are required unless there is a subcommand.
+impl clap::Args for Args {
+    fn augment_args(command: Command) -> Command {
+        let command = What::augment_subcommands(<speed::Args as clap::Args>::augment_args(command))
+            .about(ABOUT)
+            .after_help(EXAMPLES);
+        command.subcommand_required(false).args_conflicts_with_subcommands(true).subcommand_negates_reqs(true)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        <Self as clap::Args>::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Args {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Args, clap::Error> {
+        match matches.subcommand_name() {
+            Some(_) => What::from_arg_matches(matches),
+            None => speed::Args::from_arg_matches(matches).map(What::Speed),
+        }
+        .map(Args)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Args::from_arg_matches(matches)?;
+        Ok(())
+    }
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -47,13 +71,11 @@ enum What {
 }
 
 pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
-    match (args.what, args.speed) {
-        (Some(What::Speed(args)), _) | (None, Some(args)) => speed::run(args, out),
-        (Some(What::Serve(args)), _) => serve::run(*args, out),
-        (Some(What::Throughput(args)), _) => throughput::run(*args, out),
-        (Some(What::Latency(args)), _) => latency::run(*args, out),
-        // The parser wants MODEL where there is no subcommand.
-        (None, None) => Err(Error::Usage("tegula bench: name a model, or what to measure (see --help)".to_owned())),
+    match args.0 {
+        What::Speed(args) => speed::run(args, out),
+        What::Serve(args) => serve::run(*args, out),
+        What::Throughput(args) => throughput::run(*args, out),
+        What::Latency(args) => latency::run(*args, out),
     }
 }
 

@@ -97,6 +97,11 @@ impl Load {
         (2 * self.clients).max(8)
     }
 
+    /// Of its prompts: none of another load or round are the same, or begin so.
+    fn seed(self, round: u64) -> u64 {
+        round * 1_000_000 + self.clients as u64 * 10_000 + self.prompt as u64 * 2 + u64::from(self.shared)
+    }
+
     /// Tokens in front of each prompt that are the same in all.
     fn prefix(self) -> usize {
         if self.shared { self.prompt / 8 * 7 } else { 0 }
@@ -206,7 +211,7 @@ pub fn gates(chosen: &[String]) -> Outcome<Vec<Gate>> {
 fn measure(load: Load, round: u64, ours: &Server, theirs: &Server, model: &Path) -> Outcome<[Run; 2]> {
     let one = |now: &Server, other: &Server| {
         other.pause()?;
-        let run = now.run(load, round, model);
+        let run = now.run(load, load.seed(round), model);
         other.resume()?;
         let (run, tokens) = run?;
         let expected = load.requests() * (load.prompt + ANSWER);

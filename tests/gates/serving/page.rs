@@ -7,15 +7,16 @@ use super::{ANSWER, ROUNDS, Results};
 pub fn text(results: &Results) -> String {
     let mut text = format!(
         "# Serving, beside llama.cpp\n\n\
-         Written by `./x bench serving`, of docs/perf/serving.json. Both servers have the same file ({}), {} threads of\n\
-         {}, and the same client (`tegula bench serve`): 1, 4 or 16 clients, each with one request after the other;\n\
+         Written by `./x bench serving`, of docs/perf/serving.json. Both servers have the same file,\n{},\n{} threads of\n{},\n\
+         and the same client (`tegula bench serve`): 1, 4 or 16 clients, each with one request after the other;\n\
          prompts of 128 or 1,024 tokens, all different or with the first seven eighths in common; {ANSWER} tokens of each\n\
-         answer, greedy. They run in turn, {ROUNDS} rounds with prompts of their own each, so that no round finds another's\n\
-         in a cache. Figures are medians of the rounds, ratios medians of the rounds' ratios. Tokens per second are those of\n\
-         prompts and answers together; the time to the first token is the median of a round's requests.\n\n\
+         answer, greedy. They run in turn, in rounds ({ROUNDS} of each load unless fewer were asked for) with prompts of their\n\
+         own each, so that no round finds another's in a cache: what is shared is computed within a round, and counts.\n\
+         Figures are medians of the rounds, ratios medians of the rounds' ratios. Tokens per second are those of prompts and\n\
+         answers together; the time to the first token is the median of a round's requests.\n\n\
          ![tokens per second and time to the first token](serving.svg)\n\n\
-         | clients | prompt | | tokens/s | llama.cpp | ratio | first token | llama.cpp | ratio | each further token | llama.cpp |\n\
-         | --: | --: | :-- | --: | --: | --: | --: | --: | --: | --: | --: |\n",
+         | clients | prompt | | tokens/s | llama.cpp | ratio | first token | llama.cpp | ratio | each further token | llama.cpp | rounds |\n\
+         | --: | --: | :-- | --: | --: | --: | --: | --: | --: | --: | --: | --: |\n",
         results.model, results.threads, results.processor
     );
     for pair in &results.pairs {
@@ -23,7 +24,7 @@ pub fn text(results: &Results) -> String {
         // Writing to a text cannot fail.
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {:.0} | {:.0} | **{:.2}** | {:.0} ms | {:.0} ms | {:.2} | {:.1} ms | {:.1} ms |",
+            "| {} | {} | {} | {:.0} | {:.0} | **{:.2}** | {:.0} ms | {:.0} ms | {:.2} | {:.1} ms | {:.1} ms | {} |",
             load.clients,
             load.prompt,
             if load.shared { "shared" } else { "" },
@@ -35,11 +36,12 @@ pub fn text(results: &Results) -> String {
             pair.ratio(|r| r.ttft),
             pair.ours(|r| r.tpot),
             pair.theirs(|r| r.tpot),
+            pair.rounds.len(),
         );
     }
     let _ = writeln!(
         text,
-        "\nTegula's server is as it is without options. The peer is llama.cpp's server, {}, compiled for this\nmachine, with \
+        "\nTegula's server is as it is without options. The peer is llama.cpp's server,\n{},\ncompiled for this machine, with \
          a slot for each client and its prompts' cache on; its options, by the number of clients:\n\n```",
         results.peer
     );
