@@ -55,7 +55,8 @@ use tokio::sync::oneshot;
 
 pub use builder::EngineBuilder;
 pub use device::{
-    DecoderModel, Hook, ModelInfo, Sampled, Scripted, SequenceSpec, Start, Step, StepFault, StepModel, StepResult, Work,
+    DecoderModel, Hook, ModelInfo, RowFault, Sampled, Scripted, SequenceSpec, Start, Step, StepFault, StepModel,
+    StepResult, Work,
 };
 pub use drain::Drain;
 pub use fault::FaultLog;

@@ -80,8 +80,8 @@ impl Run {
                     Command::Drain { deadline, aborted } => self.drains.add(deadline, aborted),
                     _ => {}
                 }
-                self.drains.finish(0);
                 self.out.deliver(&self.shared.metrics, &self.observers);
+                self.drains.finish(0);
             }
         }
         self.drains.finish(0);
@@ -114,6 +114,9 @@ impl Run {
             if self.drains.is_due(Instant::now()) {
                 let left = self.lives.len();
                 self.end_all(FinishReason::Abort, None);
+                // Who waits for the end finds it told.
+                self.publish();
+                self.out.deliver(&self.shared.metrics, &self.observers);
                 self.drains.finish(left);
                 self.drained = true;
             }
@@ -195,6 +198,14 @@ impl Run {
         let now = Instant::now();
         for (_, mut live) in self.lives.drain() {
             live.refuse(FinishReason::Error, why, now, &mut self.out);
+        }
+        // What the books last said, but that nothing is left.
+        {
+            let scheduler = &mut self.shared.stats().scheduler;
+            (scheduler.num_running, scheduler.num_waiting, scheduler.num_deferred) = (0, 0, 0);
+            (scheduler.num_in_flight, scheduler.kv.unused) = (0, scheduler.kv.unused + scheduler.kv.used);
+            scheduler.kv.used = 0;
+            self.shared.metrics.scheduler(scheduler);
         }
         self.out.deliver(&self.shared.metrics, &self.observers);
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use super::device::{Start, StepFault, StepResult, Work};
+use super::device::{RowFault, Start, StepFault, StepResult, Work};
 use super::live::{Live, Push};
 use super::run::Run;
 use crate::schedule::{FinishReason, SequenceId};
@@ -83,13 +83,16 @@ impl Run {
                 live.prompt_logprobs(position, value);
             }
         }
+        let was_wanted = self.recorder.scheduler().is_wanted(step);
         // For each row: whose it is, if anybody wants it.
         let ids = self.recorder.scheduler().wanted(step);
         for (row, id) in result.rows.iter().zip(&ids) {
             let Some(id) = id else { continue };
             if let Some(why) = &row.fault {
-                self.shared.metrics.corrupted();
-                self.end_row(*id, why);
+                if let RowFault::NoLogits(_) = why {
+                    self.shared.metrics.corrupted();
+                }
+                self.end_row(*id, &why.to_string());
             } else if self.lives.get(&id.request).is_some_and(Live::lacks_prompt_logprobs) {
                 self.end_row(*id, "the log-probabilities of its prompt were lost in a step that failed");
             }
@@ -99,7 +102,10 @@ impl Run {
             Ok(output) => output,
             Err(error) => return self.fail(step, &StepFault::Step(error.to_string())),
         };
-        self.steps.failed_in_a_row = 0;
+        if was_wanted {
+            // One for nobody may do for lack of anything to do.
+            self.steps.failed_in_a_row = 0;
+        }
         let num_tokens = self.steps.done(step);
         let sampled = ids.into_iter().zip(&mut result.rows);
         let mut rows: HashMap<SequenceId, _> = sampled.filter_map(|(id, row)| Some((id?, row))).collect();

@@ -107,6 +107,12 @@ impl Scheduler {
         self.live(row.id, row.generation).is_some()
     }
 
+    /// Whether anybody still wants what a step in flight computes.
+    pub fn is_wanted(&self, step: u64) -> bool {
+        let mut rows = self.in_flight.iter().filter(|planned| planned.step == step).flat_map(|planned| &planned.rows);
+        rows.any(|row| self.live(row.id, row.generation).is_some())
+    }
+
     /// For each row of a step in flight that samples, in order: its sequence, if that still wants what the row computes.
     pub fn wanted(&self, step: u64) -> Vec<Option<SequenceId>> {
         let of = self.in_flight.iter().find(|planned| planned.step == step);

@@ -94,7 +94,7 @@ impl Served {
                     continue;
                 }
                 if let Some(fault) = sampled.fault {
-                    got.get_mut(&row.id).unwrap().fault = Some(fault);
+                    got.get_mut(&row.id).unwrap().fault = Some(fault.to_string());
                     ends.extend(scheduler.finish(row.id, FinishReason::Error).map(|f| f.id));
                 }
                 logprobs.insert(row.id, sampled.logprobs);

@@ -35,6 +35,9 @@ fn grace_has_an_end() {
     assert_eq!(engine.drain(Duration::from_millis(60)).blocking(), 3);
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(60) && took < Duration::from_secs(5), "{took:?}");
+    // Who waited for it finds all of it told.
+    assert_eq!(engine.ended().len(), 3);
+    assert_eq!((engine.stats().scheduler.num_running, engine.stats().scheduler.num_waiting), (0, 0));
     for generation in all {
         assert_eq!(generation.wait().answers[0].end.as_ref().unwrap().reason, FinishReason::Abort);
     }

@@ -1,12 +1,11 @@
 //! What goes wrong on the device, and whom it concerns.
 
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tegula_engine::engine::{
-    FaultLog, Health, Heartbeat, ModelInfo, Request, Scripted, Step, StepFault, StepModel, StepResult, SubmitError,
-    Work,
-};
+use tegula_engine::engine::{FaultLog, Health, Request, Step, SubmitError, Work};
+use tegula_engine::metrics::{Ended, Observer};
 use tegula_engine::sampling::SamplingParams;
 use tegula_engine::schedule::{Event, FinishReason};
 
@@ -147,24 +146,13 @@ fn two_bad_requests_are_not_the_end() {
     }
 }
 
-/// A model that computes the prompt's log-probabilities with the first sample only, and fails that: the others cannot be
-/// answered as they were asked for, and are not answered half.
+/// The prompt's log-probabilities are computed with the first sample only. When that fails the others cannot be answered as
+/// they were asked for, and are not answered half.
 #[test]
 fn lost_log_probabilities_are_an_error() {
-    struct FirstOnly(Scripted);
-    impl StepModel for FirstOnly {
-        fn info(&self) -> ModelInfo {
-            self.0.info()
-        }
-        fn run(&mut self, work: &Work, beat: &Heartbeat) -> Result<StepResult, StepFault> {
-            let mut result = self.0.run(work, beat)?;
-            result.prompt_logprobs.retain(|(id, ..)| id.sample == 0);
-            Ok(result)
-        }
-    }
     let scripted =
         model(4, 64).before_each_step(|step, _| if step == 0 { Step::Fail("bad".into()) } else { Step::Run });
-    let engine = start(FirstOnly(scripted), |b| b.max_num_batched_tokens(64).max_num_seqs(1));
+    let engine = start(scripted, |b| b.max_num_batched_tokens(64).max_num_seqs(1));
     let params = SamplingParams { n: 2, seed: Some(1), temperature: 1.0, prompt_logprobs: Some(0), ..exactly(3) };
     let ask = || engine.generate(Request::new(prompt(1, 30), params.clone())).unwrap().wait();
     let completion = ask();
@@ -176,6 +164,45 @@ fn lost_log_probabilities_are_an_error() {
     let again = ask();
     assert_alone(&again, &prompt(1, 30), &params, 1000);
     assert_eq!(again.prompt_logprobs.unwrap().iter().flatten().count(), 29);
+}
+
+/// A step that was planned ahead of a failure, and is for nobody, succeeds: that is no sign that the device is well.
+#[test]
+fn steps_for_nobody_do_not_count() {
+    for overlap in [true, false] {
+        let model = model(4, 64).before_each_step(|_, work| match work.starts.is_empty() {
+            true => Step::Run,
+            false => {
+                std::thread::sleep(Duration::from_millis(5));
+                Step::Fail("whoever starts".into())
+            }
+        });
+        let mut engine = start(model, |b| b.overlap(overlap));
+        for i in 0..3 {
+            assert_eq!(engine.health(), Health::Ready);
+            drop(engine.generate(request(i, 10, 5)).unwrap().wait());
+            until("it is over", || engine.stats().scheduler.num_in_flight == 0);
+        }
+        assert!(matches!(engine.health(), Health::Failed(_)));
+        engine.expect_failed();
+    }
+}
+
+/// An observer that panics costs nobody an answer, and no other observer its news.
+#[test]
+fn an_observer_that_panics_ends_nothing() {
+    struct Panics;
+    impl Observer for Panics {
+        fn ended(&self, ended: &Ended<'_>) {
+            panic!("of {}", ended.asked.id);
+        }
+    }
+    let engine = start(model(4, 256), |b| b.observer(Arc::new(Panics)));
+    let all: Vec<_> = (0..6).map(|i| engine.generate(request(i, 10, 5)).unwrap()).collect();
+    for (i, generation) in all.into_iter().enumerate() {
+        assert_alone(&generation.wait(), &prompt(i as u32, 10), &exactly(5), 1000);
+    }
+    assert_eq!((engine.health(), engine.ended().len()), (Health::Ready, 6));
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Signs of life.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc::channel};
+use std::sync::{Arc, mpsc::channel};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use tegula_engine::engine::{Engine, Health, Heartbeat, ModelInfo, Step, StepFault, StepModel, StepResult, Work};
@@ -94,29 +97,33 @@ fn an_engine_on_a_dead_device_can_be_dropped() {
     drop(park);
 }
 
-/// A bug in the engine thread itself, here in an observer's call, ends requests with an error, and no caller hangs.
+/// A panic on the engine thread itself, here of a caller's waker, ends requests with an error, and no caller hangs.
 #[test]
 fn a_panic_of_the_engine_ends_requests_and_is_told() {
-    use tegula_engine::metrics::{Ended, Observer};
-    struct Panics(Mutex<u32>);
-    impl Observer for Panics {
-        fn ended(&self, _: &Ended<'_>) {
-            let mut calls = self.0.lock().unwrap();
-            *calls += 1;
-            let first = *calls == 1;
-            drop(calls);
-            assert!(!first, "an observer's bug");
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker's bug");
         }
     }
     let slow = model(4, 256).step_time(Duration::from_millis(1));
-    let builder = Engine::builder("buggy").observer(Arc::new(Panics(Mutex::new(0))));
-    let engine = builder.build_on(slow, tokenizer(), None).unwrap();
-    let long = engine.generate(request(1, 10, 3000)).unwrap();
-    drop(engine.generate(request(2, 10, 2)).unwrap().wait());
-    let end = long.wait().answers.remove(0).end.unwrap();
-    assert_eq!(end.reason, FinishReason::Error);
-    assert!(end.error.unwrap().contains("an observer's bug"));
-    assert!(matches!(engine.health(), Health::Failed(why) if why.contains("an observer's bug")));
+    let engine = Engine::builder("buggy").build_on(slow, tokenizer(), None).unwrap();
+    let [long, mut other] = [1, 2].map(|i| engine.generate(request(i, 10, 900)).unwrap());
+    // What has come is read; the next is what wakes.
+    let waker = Waker::from(Arc::new(Panics));
+    while pin!(other.next()).poll(&mut Context::from_waker(&waker)).is_ready() {}
+    for generation in [long, other] {
+        let end = generation.wait().answers.remove(0).end.unwrap();
+        assert_eq!(end.reason, FinishReason::Error);
+        assert!(end.error.unwrap().contains("a waker's bug"));
+    }
+    assert!(matches!(engine.health(), Health::Failed(why) if why.contains("a waker's bug")));
+    // Nothing is left, and the numbers say so.
+    until("it is idle", || engine.is_idle());
+    let now = engine.stats().scheduler;
+    assert_eq!((now.num_running, now.num_waiting, now.num_in_flight, now.kv.used), (0, 0, 0, 0));
+    assert_eq!(now.kv.total(), 256);
+    assert!(engine.metrics().text().contains("vllm:num_requests_running{engine=\"0\",model_name=\"buggy\"} 0\n"));
     assert!(engine.generate(request(1, 10, 3)).is_err());
     assert_eq!(engine.drain(Duration::from_secs(3)).blocking(), 0);
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::rows::{Recent, chunks};
 use super::sampler::{NextRules, Sampler};
-use super::{Heartbeat, ModelInfo, Sampled, StepFault, StepModel, StepResult, Work};
+use super::{Heartbeat, ModelInfo, RowFault, Sampled, StepFault, StepModel, StepResult, Work};
 use crate::Error;
 use crate::gguf::Gguf;
 use crate::model::{Activations, Batch, Decoder, KvCache, kv::BLOCK};
@@ -101,11 +101,11 @@ impl DecoderModel {
         let batch = Batch::new(&chunks(plan, &self.recent)?, BLOCK)?;
         self.decoder.forward_layers(&mut self.kv, &batch, || beat.tick())?;
         let prompt_logprobs = self.prompt_logprobs(plan, &batch, beat)?;
-        Ok(StepResult { rows: self.sample(plan, &batch)?, prompt_logprobs })
+        Ok(StepResult { rows: self.sample(plan, &batch, beat)?, prompt_logprobs })
     }
 
     /// Log-probabilities of the prompts' tokens that follow the step's rows, where they are wanted: of a request's first
-    /// sample, since they are those of all.
+    /// sample, since they are those of all. One that resumes has told them before.
     fn prompt_logprobs(
         &mut self,
         plan: &StepPlan,
@@ -115,11 +115,9 @@ impl DecoderModel {
         // Row of the batch, whose token is wanted, at which position, of how many.
         let mut wanted: Vec<(usize, SequenceId, usize, LogprobsOf)> = vec![];
         for (row, [first, ..]) in plan.rows.iter().zip(&batch.chunks) {
-            let spec = self.sequences.get(&row.id).map(|sampler| &sampler.spec);
+            let sampler = self.sequences.get(&row.id).filter(|sampler| row.id.sample == 0 && !sampler.resumed);
+            let spec = sampler.map(|sampler| &sampler.spec);
             let Some((spec, top)) = spec.and_then(|spec| Some((spec, spec.params.prompt_logprobs?))) else { continue };
-            if row.id.sample > 0 {
-                continue;
-            }
             for position in row.start + 1..(row.end() + 1).min(spec.prompt.len()) {
                 let token = spec.prompt[position];
                 let at = *first as usize + position - 1 - row.start;
@@ -138,7 +136,7 @@ impl DecoderModel {
     }
 
     /// The tokens that follow the step's rows that sample.
-    fn sample(&mut self, plan: &StepPlan, batch: &Batch) -> Result<Vec<Sampled>, Error> {
+    fn sample(&mut self, plan: &StepPlan, batch: &Batch, beat: &Heartbeat) -> Result<Vec<Sampled>, Error> {
         let rows: Vec<(usize, &Row)> = plan.sampling_rows().collect();
         if rows.is_empty() {
             return Ok(vec![]);
@@ -148,11 +146,12 @@ impl DecoderModel {
 
         let (mut rules, mut draws, mut tops) = (vec![], vec![], vec![]);
         for (_, row) in &rows {
-            let unknown = || Error::Step(format!("sequence {} never started", row.id));
-            let sampler = self.sequences.get_mut(&row.id).ok_or_else(unknown)?;
+            let sampler = self.sequences.get_mut(&row.id).ok_or_else(|| unknown(row.id))?;
             rules.push(sampler.next_rules());
             draws.push((sampler.spec.draw, row.end() as u32));
             tops.push(sampler.spec.params.logprobs);
+            // A form may take milliseconds.
+            beat.tick();
         }
         let ruled = |i: &usize| !rules[*i].is_empty();
         let kept: Vec<usize> = (0..rows.len()).filter(|&i| tops[i].is_some() && ruled(&i)).collect();
@@ -171,18 +170,24 @@ impl DecoderModel {
 
         let mut sampled = vec![];
         for (i, (place, row)) in rows.into_iter().enumerate() {
-            let Some(sampler) = self.sequences.get_mut(&row.id) else { continue };
+            let sampler = self.sequences.get_mut(&row.id).ok_or_else(|| unknown(row.id))?;
             let token = tokens[i].unwrap_or(0);
-            let no_logits = || Error::NoLogits { position: row.end() }.to_string();
+            let form = |sampler: &Sampler| sampler.fault().map(|why| RowFault::Form(why.to_owned()));
+            let no_logits = || RowFault::NoLogits(Error::NoLogits { position: row.end() }.to_string());
             // What was wrong before the token, or there is none, or it is the last that the form can be followed to.
-            let before = sampler.fault().map(str::to_owned).or_else(|| tokens[i].is_none().then(no_logits));
+            let before = form(sampler).or_else(|| tokens[i].is_none().then(no_logits));
             sampler.push(token);
-            let fault = before.or_else(|| sampler.fault().map(str::to_owned));
+            let fault = before.or_else(|| form(sampler));
             self.recent.set(place, token);
             sampled.push(Sampled { token, logprobs: logprobs.remove(&i), fault });
+            beat.tick();
         }
         Ok(sampled)
     }
+}
+
+fn unknown(id: SequenceId) -> Error {
+    Error::Step(format!("sequence {id} never started"))
 }
 
 impl StepModel for DecoderModel {
@@ -204,6 +209,8 @@ impl StepModel for DecoderModel {
     }
 
     fn run(&mut self, work: &Work, beat: &Heartbeat) -> Result<StepResult, StepFault> {
+        // First of all: the next step may ask for this one's tokens, whatever becomes of it.
+        self.recent.begin(work.plan.step, work.plan.rows.len());
         for id in &work.ends {
             self.sequences.remove(id);
         }
@@ -211,7 +218,6 @@ impl StepModel for DecoderModel {
         for start in &work.starts {
             self.sequences.insert(start.id, Sampler::new(start, vocab));
         }
-        self.recent.begin(work.plan.step, work.plan.rows.len());
         self.step(&work.plan, beat).map_err(|error| {
             // A device that cannot even wait is of no use any more.
             match self.decoder.device().synchronize() {

@@ -122,7 +122,18 @@ pub struct Sampled {
     /// If they were asked for.
     pub logprobs: Option<TokenLogprobs>,
     /// Why there is no token. It concerns this row's sequence alone.
-    pub fault: Option<String>,
+    pub fault: Option<RowFault>,
+}
+
+/// A row that gave no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RowFault {
+    /// The model gave no logits that one can be drawn by.
+    #[error("{0}")]
+    NoLogits(String),
+    /// The answer cannot go on in its form.
+    #[error("{0}")]
+    Form(String),
 }
 
 /// A step that failed.

@@ -13,7 +13,9 @@ pub(super) struct Sampler {
     pub(super) spec: Arc<SequenceSpec>,
     rules: LogitRules,
     form: Option<Grammar>,
-    /// Why it cannot go on.
+    /// It had tokens before: what is told of its prompt was told.
+    pub(super) resumed: bool,
+    /// Why its form cannot be followed on.
     fault: Option<String>,
 }
 
@@ -36,7 +38,8 @@ impl Sampler {
     pub(super) fn new(start: &Start, vocab_size: usize) -> Sampler {
         let spec = start.spec.clone();
         let rules = LogitRules::new(spec.params.clone(), &spec.prompt, &spec.ends, vocab_size);
-        let mut sampler = Sampler { rules, form: spec.form.as_deref().cloned(), spec, fault: None };
+        let (form, resumed) = (spec.form.as_deref().cloned(), !start.answer.is_empty());
+        let mut sampler = Sampler { rules, form, spec, resumed, fault: None };
         start.answer.iter().for_each(|&token| sampler.push(token));
         sampler
     }
@@ -80,7 +83,7 @@ impl Sampler {
         NextRules { edits: self.rules.edits(mask.as_deref()), mask }
     }
 
-    /// Why the sequence cannot go on, if it cannot.
+    /// Why the sequence cannot go on in its form, if it cannot.
     pub(super) fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Heartbeat, ModelInfo, Sampled, SequenceSpec, StepFault, StepModel, StepResult, Work};
+use super::{Heartbeat, ModelInfo, RowFault, Sampled, SequenceSpec, StepFault, StepModel, StepResult, Work};
 use crate::sampling::{Logprob, TokenLogprobs, allows};
 use crate::schedule::{Input, Row, SequenceId};
 
@@ -27,7 +27,7 @@ pub enum Step {
     Fail(String),
     /// The device is lost.
     Lose(String),
-    /// It runs, but for this sampling row.
+    /// It runs, but for this sampling row, which has no logits.
     FailRow(usize, String),
 }
 
@@ -143,7 +143,7 @@ impl StepModel for Scripted {
         let mut sampled = vec![0; work.plan.rows.len()];
         for (index, row) in work.plan.rows.iter().enumerate() {
             let fault = fails.as_ref().filter(|(of, _)| row.samples && *of == result.rows.len());
-            let fault = fault.map(|(_, why)| why.clone());
+            let fault = fault.map(|(_, why)| RowFault::NoLogits(why.clone()));
             let row_of = self.row(row, fault, &mut result.prompt_logprobs)?;
             if let Some(of) = row_of {
                 sampled[index] = of.token;
@@ -184,7 +184,7 @@ impl Scripted {
     fn row(
         &mut self,
         row: &Row,
-        fault: Option<String>,
+        fault: Option<RowFault>,
         prompt_logprobs: &mut Vec<(SequenceId, usize, TokenLogprobs)>,
     ) -> Result<Option<Sampled>, StepFault> {
         if self.lost.contains(&(row.id, row.generation)) {
@@ -226,7 +226,9 @@ impl Scripted {
                 )));
             }
         }
-        if let Some(top) = sequence.spec.params.prompt_logprobs {
+        // Of a request's first sample, since they are those of all; of one that resumes they were told before.
+        let wanted = row.id.sample == 0 && sequence.answer.is_empty();
+        if let Some(top) = sequence.spec.params.prompt_logprobs.filter(|_| wanted) {
             let (from, to) = (row.start.max(1), row.end().min(sequence.spec.prompt.len()));
             let tokens = known.iter().enumerate().take(to).skip(from);
             prompt_logprobs.extend(tokens.map(|(position, &token)| (row.id, position, logprobs(token, top))));
@@ -242,9 +244,9 @@ impl Scripted {
                 Ok(mask) => {
                     let n = self.info.vocab_size as u32;
                     token = (0..n).map(|i| (token + i) % n).find(|&t| allows(&mask, t)).unwrap_or(token);
-                    fault = fault.or_else(|| form.push(token).err().map(|e| e.to_string()));
+                    fault = fault.or_else(|| form.push(token).err().map(|e| RowFault::Form(e.to_string())));
                 }
-                Err(error) => fault = fault.or_else(|| Some(error.to_string())),
+                Err(error) => fault = fault.or_else(|| Some(RowFault::Form(error.to_string()))),
             }
         }
         sequence.answer.push(token);
