@@ -37,6 +37,21 @@ impl Engine {
     /// # Errors
     /// If it cannot be served; nothing was changed.
     pub fn generate(&self, request: Request) -> Result<Generation, SubmitError> {
+        self.submit(request, &mut None)
+    }
+
+    /// Takes several requests, or none of them: as [`Engine::generate`] does, but a form that one has in common with the
+    /// one before is compiled once.
+    ///
+    /// # Errors
+    /// For the first that cannot be served; those before it are cancelled.
+    pub fn generate_all(&self, requests: impl IntoIterator<Item = Request>) -> Result<Vec<Generation>, SubmitError> {
+        let mut last = None;
+        requests.into_iter().map(|request| self.submit(request, &mut last)).collect()
+    }
+
+    /// Takes a request. `last` is the form that was compiled last.
+    fn submit(&self, request: Request, last: &mut Option<(Form, Arc<Grammar>)>) -> Result<Generation, SubmitError> {
         let inner = &*self.0;
         request.params.check(&inner.limits)?;
         let vocab_size = inner.limits.vocab_size;
@@ -59,11 +74,18 @@ impl Engine {
         new.admissible(&inner.config)?;
         // Before the form is compiled: an engine with enough to do has no time for more.
         let place = Place::take(&inner.shared, inner.max_waiting)?;
-        let mut form = request.form.as_ref().map(|form| self.compile(form)).transpose()?;
-        if let (Some(form), Some(allowed)) = (&mut form, &request.params.allowed_token_ids) {
-            can_begin(form, allowed)?;
+        let form = match (request.form, &*last) {
+            (None, _) => None,
+            (Some(form), Some((same, grammar))) if form == *same => Some(grammar.clone()),
+            (Some(form), _) => {
+                let grammar = Arc::new(self.compile(&form)?);
+                *last = Some((form, grammar.clone()));
+                Some(grammar)
+            }
+        };
+        if let (Some(form), Some(allowed)) = (&form, &request.params.allowed_token_ids) {
+            can_begin((**form).clone(), allowed)?;
         }
-        let form = form.map(Arc::new);
 
         let id = request.id.unwrap_or_else(|| format!("req-{number}"));
         let asked = Asked::new(&id, new.prompt.len(), &request.params, request.traceparent.as_deref());
@@ -89,7 +111,7 @@ impl Engine {
 }
 
 /// Of an answer's form and the tokens that are allowed: both must let it begin.
-fn can_begin(form: &mut Grammar, allowed: &[u32]) -> Result<(), SubmitError> {
+fn can_begin(mut form: Grammar, allowed: &[u32]) -> Result<(), SubmitError> {
     let mask = form.mask()?;
     if form.is_complete() || allowed.iter().any(|token| allows(&mask, *token)) {
         return Ok(());

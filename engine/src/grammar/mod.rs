@@ -37,7 +37,7 @@ pub enum GrammarError {
         message: String,
     },
     /// The answer cannot be followed any more.
-    #[error("the answer left its form: {0}")]
+    #[error("the form cannot be followed any further: {0}")]
     Answer(String),
 }
 
@@ -88,9 +88,13 @@ impl Grammars {
             GrammarError::Answer(message) => fails(message),
             other => other,
         })?;
-        if first.iter().all(|word| *word == 0) {
-            return Err(fails("no text is of this form".into()));
-        }
+        let Some(token) = lowest(&first) else { return Err(fails("no text is of this form".into())) };
+        // What is too much work inside an answer mostly is behind its first token: better told now.
+        let mut ahead = grammar.clone();
+        ahead.push(token).and_then(|()| ahead.mask()).map_err(|e| match e {
+            GrammarError::Answer(message) => fails(message),
+            other => other,
+        })?;
         Ok(grammar)
     }
 }
@@ -101,10 +105,17 @@ impl std::fmt::Debug for Grammars {
     }
 }
 
-/// An error's text for whoever asked: a panic that was caught has its backtrace behind it.
+/// An error's text for whoever asked: behind it may be the backtrace of a panic that was caught, or the parser's state.
 fn plain(error: impl std::fmt::Display) -> String {
     let text = error.to_string();
-    text.split_once("\n<backtrace>").map_or(text.as_str(), |(message, _)| message).trim().to_owned()
+    let end = ["\n<backtrace>", "\n<non-verbose/>"].into_iter().filter_map(|mark| text.find(mark)).min();
+    text[..end.unwrap_or(text.len())].trim().to_owned()
+}
+
+/// The lowest token of a mask.
+fn lowest(mask: &[u32]) -> Option<u32> {
+    let (word, bits) = mask.iter().enumerate().find(|(_, bits)| **bits != 0)?;
+    Some(word as u32 * u32::BITS + bits.trailing_zeros())
 }
 
 /// Follows one answer.

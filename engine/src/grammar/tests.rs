@@ -140,7 +140,7 @@ fn clones_go_their_own_ways() {
 fn a_token_outside_the_form_is_an_error_and_harms_nobody_else() {
     let form = Form::Choice(vec!["ab".into()]);
     let mut grammar = GRAMMARS.compile(&form).unwrap();
-    assert!(grammar.push(98).unwrap_err().to_string().starts_with("the answer left its form: "));
+    assert!(grammar.push(98).unwrap_err().to_string().starts_with("the form cannot be followed any further: "));
     assert!(grammar.mask().is_err() && !grammar.is_complete());
     assert_eq!(draw(&mut GRAMMARS.compile(&form).unwrap(), 5), "ab");
     let mut ended = GRAMMARS.compile(&form).unwrap();
@@ -165,12 +165,23 @@ fn mistakes_are_told_when_the_request_comes() {
             Form::JsonSchema(json!({ "type": "integer", "minimum": 5, "maximum": 4 })),
             "this JSON schema cannot be followed: ",
         ),
+        // Only the second token shows that it is too much.
+        (Form::Grammar(format!("start: {}\nx: \"a\"", "x? ".repeat(3000))), "this grammar cannot be followed: "),
         (Form::Choice(vec![]), "this choice cannot be followed: there is nothing to choose from"),
     ] {
         let message = GRAMMARS.compile(&form).expect_err(&format!("{form:?}")).to_string();
         assert!(message.starts_with(says), "{form:?}: {message}");
-        assert!(message.len() < 500 && !message.contains("backtrace"), "{message}");
+        assert!(message.len() < 500 && !message.contains("backtrace") && !message.contains("verbose"), "{message}");
     }
+}
+
+/// What is too much work in the middle of an answer only ends it there, in a few words.
+#[test]
+fn too_much_work_is_told_in_a_line() {
+    let mut grammar = GRAMMARS.compile(&Form::Grammar("start: \"x\" start | \"x\"".into())).unwrap();
+    let error = (0..4000).find_map(|_| grammar.push(u32::from(b'x')).err()).expect("a limit").to_string();
+    assert!(error.starts_with("the form cannot be followed any further: ") && error.len() < 300, "{error}");
+    assert!(!error.contains(['\n', '<']), "{error}");
 }
 
 /// White space ends: a model cannot fill its answer with it.

@@ -107,10 +107,10 @@ impl Scheduler {
     /// Whether a waiting sequence can start: with blocks for all its tokens and the next few, those that are cached and
     /// others.
     fn consider(&mut self, rank: Rank) -> Verdict {
-        let Some(sequence) = self.waiting.get_mut(rank) else { return Verdict::Deferred };
-        if sequence.deferred.is_some_and(|hash| self.pending.contains(&hash)) {
+        if self.waiting.get(rank).is_none_or(|sequence| self.is_deferred(sequence)) {
             return Verdict::Deferred;
         }
+        let Some(sequence) = self.waiting.get_mut(rank) else { return Verdict::Deferred };
         let findable = sequence.findable(&self.config);
         let found: Vec<BlockRef> = findable.iter().map_while(|hash| self.pool.lookup(hash)).collect();
         let pending = findable[found.len()..].iter().take_while(|hash| self.pending.contains(hash));

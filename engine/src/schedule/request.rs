@@ -28,7 +28,8 @@ pub struct NewRequest {
     pub min_tokens: usize,
     /// Tokens that end a continuation, the end-of-text tokens among them unless they are to be ignored.
     pub stop_token_ids: Vec<u32>,
-    /// Computes the whole prompt, whatever is cached: for log-probabilities of its tokens.
+    /// Computes the whole prompt, whatever is cached: for log-probabilities of its tokens. The first sample does; the
+    /// others wait for it, and find what it computed.
     pub skip_reading_prefix_cache: bool,
 }
 

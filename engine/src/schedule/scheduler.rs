@@ -122,7 +122,7 @@ impl Scheduler {
 
     /// What the metrics say.
     pub fn stats(&self) -> SchedulerStats {
-        let deferred = |s: &&Sequence| s.deferred.is_some_and(|hash| self.pending.contains(&hash));
+        let deferred = |s: &&Sequence| self.is_deferred(s);
         SchedulerStats {
             num_running: self.running.len(),
             num_waiting: self.waiting.len(),
@@ -133,6 +133,15 @@ impl Scheduler {
             kv: self.pool.usage(),
             prefix_cache: self.prefix_cache,
         }
+    }
+
+    /// Whether a waiting sequence waits for what another is about to compute.
+    pub(super) fn is_deferred(&self, sequence: &Sequence) -> bool {
+        let reads = |first: Rank| {
+            let running = self.running.get(first).is_some_and(Sequence::is_prefilling);
+            running || self.waiting.get(first).is_some()
+        };
+        sequence.follows.is_some_and(reads) || sequence.deferred.is_some_and(|hash| self.pending.contains(&hash))
     }
 
     /// Takes a request into the queue.

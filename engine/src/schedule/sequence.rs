@@ -22,6 +22,8 @@ pub(super) struct Sequence {
     min_tokens: usize,
     stop_token_ids: Arc<[u32]>,
     pub(super) skip_reading_prefix_cache: bool,
+    /// Starts once the first sample of its request, which has this rank, has computed the prompt.
+    pub(super) follows: Option<Rank>,
     /// The prompt and what was sampled, as far as known. Shared with other samples of the request until one is sampled.
     pub(super) tokens: Arc<Vec<u32>>,
     root: BlockHash,
@@ -68,6 +70,7 @@ impl Sequence {
             min_tokens: request.min_tokens,
             stop_token_ids: request.stop_token_ids.as_slice().into(),
             skip_reading_prefix_cache: request.skip_reading_prefix_cache,
+            follows: None,
             tokens: Arc::new(request.prompt.to_vec()),
             root: request.key.root(),
             hashes: Arc::default(),
@@ -80,9 +83,16 @@ impl Sequence {
         sequence
     }
 
-    /// Another sample of the same request. The prompt is not copied, nor hashed again.
+    /// Another sample of the same request. The prompt is not copied, nor hashed again. Where the whole prompt has to be
+    /// computed, the first sample's doing so is enough.
     pub(super) fn sibling(&self, id: SequenceId, rank: Rank) -> Sequence {
-        Sequence { id, rank, ..self.clone() }
+        let follows = self.skip_reading_prefix_cache.then_some(self.rank);
+        Sequence { id, rank, follows, skip_reading_prefix_cache: false, ..self.clone() }
+    }
+
+    /// Whether a running sequence has not computed its prompt yet.
+    pub(super) fn is_prefilling(&self) -> bool {
+        self.run.num_completed_tokens < self.num_prompt_tokens
     }
 
     /// Tokens, known or about to be.

@@ -2,14 +2,17 @@
 //! planned ahead or not, in any room.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tegula_engine::engine::{Generation, Request, Step, Update};
+use tegula_engine::engine::{Generation, Request, Scripted, SequenceSpec, Step, SubmitError, Update};
+use tegula_engine::grammar::Form;
 use tegula_engine::sampling::SamplingParams;
 use tegula_engine::schedule::FinishReason;
 
-use super::support::{Checked, alone, assert_alone, exactly, model, prompt, request, start};
+use super::support::{Checked, END, alone, assert_alone, exactly, model, prompt, request, start};
 
 /// What is asked, and what becomes of it.
 #[derive(Clone, Debug)]
@@ -225,6 +228,53 @@ fn samples_of_one_request_differ_and_are_known() {
     assert_eq!(three, texts(3, 1));
     assert_eq!(three.iter().collect::<BTreeSet<_>>().len(), 3);
     assert_eq!(three, [texts(1, 1), texts(1, 2), texts(1, 3)].concat());
+}
+
+/// Log-probabilities of a prompt are computed once, however many answers follow it.
+#[test]
+fn a_prompt_with_log_probabilities_is_computed_once() {
+    let rows = Arc::new(AtomicUsize::new(0));
+    let (counted, len) = (rows.clone(), 64);
+    let model = model(4, 256).before_each_step(move |_, work| {
+        let of_prompts = work.plan.rows.iter().map(|row| row.end().min(len).saturating_sub(row.start));
+        counted.fetch_add(of_prompts.sum(), Ordering::Relaxed);
+        Step::Run
+    });
+    let engine = start(model, |b| b.max_num_seqs(16).max_num_batched_tokens(24));
+    let params = SamplingParams { prompt_logprobs: Some(1), n: 8, temperature: 1.0, seed: Some(1), ..exactly(3) };
+    // The second time the whole prompt is cached.
+    for _ in 0..2 {
+        let completion = engine.generate(Request::new(prompt(1, len), params.clone())).unwrap().wait();
+        assert_alone(&completion, &prompt(1, len), &params, 1000);
+        assert!(completion.prompt_logprobs.unwrap().iter().skip(1).all(Option::is_some));
+        // The others compute the last block alone, of four tokens.
+        assert_eq!(rows.swap(0, Ordering::Relaxed), len + 7 * 4);
+    }
+}
+
+/// A form is compiled once for neighbours that share it.
+#[test]
+fn a_form_is_compiled_once_for_requests_that_share_it() {
+    let forms = Arc::new(Mutex::new(BTreeMap::new()));
+    let seen = forms.clone();
+    let model = Scripted::new(257, 4, 64, 4096).says(move |spec: &SequenceSpec, answer| {
+        seen.lock().unwrap().insert(spec.prompt[0], spec.form.clone().unwrap());
+        if answer.is_empty() { spec.prompt[0] } else { END }
+    });
+    let engine = start(model, |b| b);
+    let asked = |(letter, form): (u8, &str)| Request {
+        form: Some(Form::Regex(form.into())),
+        ..Request::new(vec![letter.into()], SamplingParams::greedy())
+    };
+    let all = engine.generate_all([(b'a', "[ab]"), (b'b', "[ab]"), (b'c', "c|d")].map(asked)).unwrap();
+    let texts: Vec<String> = all.into_iter().map(|one| one.wait().answers.remove(0).text).collect();
+    assert_eq!(texts, ["a", "b", "c"]);
+    let forms = forms.lock().unwrap();
+    let [a, b, c] = [b'a', b'b', b'c'].map(|letter| &forms[&letter.into()]);
+    assert!(Arc::ptr_eq(a, b) && !Arc::ptr_eq(a, c));
+    // None is taken if one cannot be.
+    let bad = [asked((b'a', "[ab]")), asked((b'b', "("))];
+    assert!(matches!(engine.generate_all(bad), Err(SubmitError::Grammar(_))));
 }
 
 /// Without a seed nobody can tell what comes, and two engines say two things; a seed of 0 is a seed (row T21).

@@ -316,6 +316,26 @@ fn requests_may_refuse_what_is_cached() {
     assert_eq!(d.scheduler().stats().kv.cached, 3, "its blocks are the ones that were known");
 }
 
+/// One sample computes the prompt, though it is cached, and in pieces; the others wait for it and compute the last block.
+#[test]
+fn of_samples_that_refuse_what_is_cached_one_computes_the_prompt() {
+    let mut d = Driver::new(SchedulerConfig { max_num_batched_tokens: 5, ..config(4, 60) });
+    d.add(request(1, 12, 2)).unwrap();
+    d.drain();
+    let again = NewRequest { skip_reading_prefix_cache: true, n: 3, ..NewRequest::new(2, prompt(1, 12), key()) };
+    d.add(NewRequest { max_tokens: Some(3), ..again }).unwrap();
+    for _ in 0..3 {
+        d.plan();
+        let stats = d.scheduler().stats();
+        assert_eq!((stats.num_running, stats.num_deferred), (1, 2), "the others wait for the first");
+        d.complete();
+    }
+    d.drain();
+    d.assert_answers();
+    let cached = |sample| d.finished[&SequenceId { request: 2, sample }].num_cached_tokens;
+    assert_eq!([cached(0), cached(1), cached(2)], [0, 8, 8]);
+}
+
 #[test]
 fn after_a_reset_nothing_from_before_is_found() {
     let mut d = Driver::new(SchedulerConfig { max_num_batched_tokens: 6, ..config(4, 40) });
