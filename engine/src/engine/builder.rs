@@ -23,6 +23,10 @@ use crate::tokenizer::Tokenizer;
 const CPU_STEP: usize = 512;
 const GPU_STEP: usize = 2048;
 
+/// Most that may be asked for: far more than any device is quick with, and few enough for sizes to be reckoned with.
+const MOST_SEQS: usize = 1 << 16;
+const MOST_STEP: usize = 1 << 20;
+
 /// What an engine is to be. Everything has a default.
 #[derive(Clone)]
 pub struct EngineBuilder {
@@ -86,13 +90,14 @@ impl EngineBuilder {
         self
     }
 
-    /// Most sequences that run at once; 64 if unset.
+    /// Most sequences that run at once, at most 65,536; 64 if unset.
     pub fn max_num_seqs(mut self, sequences: usize) -> Self {
         self.max_num_seqs = sequences;
         self
     }
 
-    /// Most tokens of a step, at least [`max_num_seqs`](Self::max_num_seqs); 512 on processors and 2,048 on GPUs if unset.
+    /// Most tokens of a step, at least [`max_num_seqs`](Self::max_num_seqs) and at most 1,048,576; 512 on processors and
+    /// 2,048 on GPUs if unset.
     pub fn max_num_batched_tokens(mut self, tokens: usize) -> Self {
         self.max_num_batched_tokens = Some(tokens);
         self
@@ -194,7 +199,8 @@ impl EngineBuilder {
         let free = free_memory(device);
         let step = model.step_bytes(step_tokens, self.max_num_seqs);
         let left = free.map(|free| free.saturating_sub(step));
-        let (block_bytes, most) = (model.block_bytes(), max_model_len.div_ceil(BLOCK) * self.max_num_seqs);
+        let (block_bytes, most) =
+            (model.block_bytes(), max_model_len.div_ceil(BLOCK).saturating_mul(self.max_num_seqs));
         let blocks = self.kv_memory.blocks(left, block_bytes, BLOCK, most as u64).map_err(wrong)?;
         model.prepare(blocks, step_tokens, self.max_num_seqs)?;
         model.warm()?;
@@ -224,7 +230,13 @@ impl EngineBuilder {
             found if found < least => Err(wrong(format!("{name} is {found}; it must be at least {least}"))),
             _ => Ok(()),
         };
+        let most = |name: &str, found: usize, most: usize| match found {
+            found if found > most => Err(wrong(format!("{name} is {found}; it may be at most {most}"))),
+            _ => Ok(()),
+        };
         least("max_num_seqs", self.max_num_seqs, 1)?;
+        most("max_num_seqs", self.max_num_seqs, MOST_SEQS)?;
+        most("max_num_batched_tokens", self.max_num_batched_tokens.unwrap_or(0), MOST_STEP)?;
         least("max_waiting", self.max_waiting, 1)?;
         least("max_model_len", self.max_model_len.unwrap_or(2), 2)?;
         if self.heartbeat.is_zero() {

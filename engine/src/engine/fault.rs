@@ -7,6 +7,8 @@
 use std::fs::{DirBuilder, File, OpenOptions, read_dir};
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -46,46 +48,63 @@ impl FaultLog {
     }
 }
 
-/// As [`FaultLog`], of what is not to be copied.
-#[derive(Serialize)]
-struct Record<'a> {
-    error: &'a str,
-    step: u64,
-    model: &'a str,
-    log: &'a Log,
-}
-
-/// Writes logs into a folder.
+/// Writes logs into a folder: on a thread of their own, since disks are slow and other requests wait. It is there from the
+/// first log on, and ends when this is dropped, with all logs written.
 #[derive(Debug)]
 pub struct FaultLogs {
     folder: Option<PathBuf>,
     model: String,
     written: usize,
+    writer: Option<(Sender<FaultLog>, JoinHandle<()>)>,
 }
 
 impl FaultLogs {
     /// Into this folder, which is made when there is something to write; nowhere without one.
     pub fn new(folder: Option<PathBuf>, model: &str) -> FaultLogs {
-        FaultLogs { folder, model: model.to_owned(), written: 0 }
+        FaultLogs { folder, model: model.to_owned(), written: 0, writer: None }
     }
 
-    /// Writes a log. That it cannot is said, and ends nothing.
+    /// Has a log written. That it cannot be is said, and ends nothing.
     pub fn write(&mut self, step: u64, error: &str, log: &Log) {
         let Some(folder) = &self.folder else { return };
         if self.written >= MOST {
             return;
         }
         self.written += 1;
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis());
-        let path = folder.join(format!("fault-{time}-step-{step}.json"));
-        match write(&path, &Record { error, step, model: &self.model, log }) {
-            Ok(()) => tracing::error!("its plan, and what led to it, prompts included, is in {}", path.display()),
-            Err(error) => tracing::warn!("{} could not be written: {error}", path.display()),
+        if self.writer.is_none() {
+            let (logs, received) = channel();
+            let folder = folder.clone();
+            let thread = std::thread::Builder::new().name("tegula-fault-log".into());
+            match thread.spawn(move || received.iter().for_each(|log| write_into(&folder, &log))) {
+                Ok(thread) => self.writer = Some((logs, thread)),
+                Err(error) => return tracing::warn!("there is no thread to write a log: {error}"),
+            }
+        }
+        let log = FaultLog { error: error.to_owned(), step, model: self.model.clone(), log: log.clone() };
+        // A thread that has panicked has said so.
+        let _ = self.writer.as_ref().map(|(logs, _)| logs.send(log));
+    }
+}
+
+impl Drop for FaultLogs {
+    fn drop(&mut self) {
+        if let Some((logs, thread)) = self.writer.take() {
+            drop(logs);
+            let _ = thread.join();
         }
     }
 }
 
-fn write(path: &Path, record: &Record<'_>) -> io::Result<()> {
+fn write_into(folder: &Path, log: &FaultLog) {
+    let (time, step) = (SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis()), log.step);
+    let path = folder.join(format!("fault-{time}-step-{step}.json"));
+    match write(&path, log) {
+        Ok(()) => tracing::error!("what led to the failure of step {step}, prompts included, is in {}", path.display()),
+        Err(error) => tracing::warn!("{} could not be written: {error}", path.display()),
+    }
+}
+
+fn write(path: &Path, log: &FaultLog) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
@@ -102,7 +121,7 @@ fn write(path: &Path, record: &Record<'_>) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = BufWriter::new(Limited { file: options.open(path)?, left: MOST_BYTES });
-    let written = serde_json::to_writer(&mut file, record).map_err(io::Error::from).and_then(|()| file.flush());
+    let written = serde_json::to_writer(&mut file, log).map_err(io::Error::from).and_then(|()| file.flush());
     if written.is_err() {
         // Half a log is none. What is still buffered is dropped with it.
         drop(file.into_parts());

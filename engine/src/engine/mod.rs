@@ -105,6 +105,8 @@ use threads::Threads;
 /// assert_eq!(generations.map(|generation| generation.wait().answers[0].text.clone()), ["Y", "N"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// The last handle, when it is dropped, waits for the step that runs: not in async code, where the thread is others' too.
 #[derive(Clone)]
 pub struct Engine(Arc<Inner>);
 

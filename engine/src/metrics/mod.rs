@@ -209,7 +209,7 @@ impl Metrics {
             failed_steps: f.counter("tegula_failed_steps_total", "Steps that failed."),
             discarded_rows: f.counter(
                 "tegula_discarded_rows_total",
-                "Rows computed for a sequence that had ended or been preempted meanwhile.",
+                "Rows of steps, failed ones too, for a sequence that had ended or been preempted meanwhile.",
             ),
 
             first_token: f.histogram(

@@ -96,7 +96,8 @@ impl Decoder {
     pub fn step_bytes(&self, rows: usize, logits: usize) -> usize {
         let c = &self.config;
         let row = c.hidden + 2 * (c.q_width() + c.kv_width()) + 2 * c.ffn;
-        rows * (4 * row + Input::row_bytes(widest_input(c))) + 2 * 4 * logits * c.vocab
+        let rows = rows.saturating_mul(4 * row + Input::row_bytes(widest_input(c)));
+        rows.saturating_add(logits.saturating_mul(2 * 4 * c.vocab))
     }
 
     /// What fixes the bits of results besides the weights: names and values.

@@ -72,23 +72,6 @@ impl LogitRules {
         }
     }
 
-    /// Whether there is any rule, now or later: of sequences without, nothing else need be asked.
-    pub fn any(&self) -> bool {
-        let p = &*self.params;
-        let ends_are_banned = self.num_output_tokens < p.min_tokens && !self.ends.is_empty();
-        self.mask.is_some()
-            || !p.logit_bias.is_empty()
-            || !p.bad_words.is_empty()
-            || self.counts_tokens()
-            || ends_are_banned
-    }
-
-    /// Whether the next token's rules depend on which tokens the answer has: then they must be known when rules are applied.
-    /// Otherwise [`LogitRules::push`] may be told any token, or late.
-    pub fn depends_on_tokens(&self) -> bool {
-        self.counts_tokens() || self.params.bad_words.iter().any(|word| word.len() > 1)
-    }
-
     /// The mask of allowed tokens, which is the same for all tokens of an answer.
     pub fn mask(&self) -> Option<&[u32]> {
         self.mask.as_deref()

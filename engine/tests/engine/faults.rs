@@ -238,6 +238,8 @@ fn a_failed_step_can_be_planned_again() {
     let all: Vec<_> = (0..60).map(|i| engine.generate(request(i % 5, 30, 20)).unwrap()).collect();
     all.into_iter().for_each(|generation| drop(generation.wait()));
     engine.until_idle();
+    // With it all logs are written.
+    drop(engine);
     let mut logs: Vec<_> = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
     logs.sort();
     let plans: Vec<_> = failed.try_iter().collect();

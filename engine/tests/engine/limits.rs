@@ -20,6 +20,14 @@ fn limits_that_make_no_sense_are_refused_before_anything_starts() {
          former must be at least the latter"
     );
     assert_eq!(refused(|b| b.max_num_seqs(0)), "max_num_seqs is 0; it must be at least 1");
+    assert_eq!(
+        refused(|b| b.max_num_seqs(usize::MAX)),
+        format!("max_num_seqs is {}; it may be at most 65536", usize::MAX)
+    );
+    assert_eq!(
+        refused(|b| b.max_num_batched_tokens(usize::MAX / 2)),
+        format!("max_num_batched_tokens is {}; it may be at most 1048576", usize::MAX / 2)
+    );
     assert_eq!(refused(|b| b.max_waiting(0)), "max_waiting is 0; it must be at least 1");
     assert_eq!(refused(|b| b.max_model_len(1)), "max_model_len is 1; it must be at least 2");
     assert_eq!(

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::time::UNIX_EPOCH;
 
 use super::rows::{Recent, chunks};
 use super::sampler::{NextRules, Sampler};
@@ -46,7 +47,7 @@ impl DecoderModel {
             )));
         }
         let kv = KvCache::with_blocks(device, decoder.config(), 0)?;
-        let identity = format!("{} ({} bytes), {}", file.path().display(), file.file_bytes(), activations.name());
+        let identity = identity(file, activations);
         Ok(DecoderModel { decoder, kv, identity, sequences: HashMap::new(), recent: Recent::default() })
     }
 
@@ -184,6 +185,15 @@ impl DecoderModel {
         }
         Ok(sampled)
     }
+}
+
+/// Which file, of what size and time, and how it is computed. A file that is written anew in place is another.
+fn identity(file: &Gguf, activations: Activations) -> String {
+    let path = file.path();
+    let time =
+        std::fs::metadata(path).and_then(|of| of.modified()).ok().and_then(|t| t.duration_since(UNIX_EPOCH).ok());
+    let time = time.map_or(String::new(), |time| format!(", of {}.{:09} s", time.as_secs(), time.subsec_nanos()));
+    format!("{} ({} bytes{time}), {}", path.display(), file.file_bytes(), activations.name())
 }
 
 fn unknown(id: SequenceId) -> Error {

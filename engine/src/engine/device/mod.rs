@@ -47,7 +47,8 @@ pub struct ModelInfo {
     pub architecture: String,
     /// Where it runs.
     pub device: String,
-    /// Fixes the weights and the numerics: keys and values are shared under one identity only.
+    /// Fixes the weights and the numerics: keys and values are shared under one identity only. Of a file, its path, size and
+    /// time of change, and the activations: not its content, which nobody reads for that.
     pub identity: String,
     /// Tokens that it has logits for.
     pub vocab_size: usize,
