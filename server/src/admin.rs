@@ -2,10 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
 use tegula_engine::Engine;
 
 use crate::error::ApiError;
+use crate::host;
 use crate::state::App;
 
 /// The version of this program.
@@ -14,7 +16,8 @@ pub async fn version() -> Json<Value> {
 }
 
 /// Forgets what prompts have in common with earlier ones. Requests that run go on.
-pub async fn reset_prefix_cache(State(app): State<App>) -> Result<Json<Value>, ApiError> {
+pub async fn reset_prefix_cache(State(app): State<App>, headers: HeaderMap) -> Result<Json<Value>, ApiError> {
+    host::check_origin(&app, &headers)?;
     app.engine()?.reset_prefix_cache();
     Ok(Json(json!({ "success": true })))
 }

@@ -15,8 +15,7 @@ use crate::{admin, auth, chat, completions, fields, health, inference, inflight,
 
 /// All endpoints. Every answer that is an error has OpenAI's error body.
 pub fn router(app: App) -> Router {
-    let cors = cors(app.config());
-    Router::new()
+    let router = Router::new()
         .route("/health", get(health::health))
         .route("/ready", get(health::ready))
         .route("/metrics", get(metrics::scrape))
@@ -35,10 +34,12 @@ pub fn router(app: App) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), auth::ask))
         .layer(from_fn_with_state(app.clone(), inflight::count))
-        .layer(from_fn_with_state(app.http().clone(), metrics::observe))
-        .layer(cors)
-        .layer(CatchPanicLayer::custom(panicked))
-        .with_state(app)
+        .layer(from_fn_with_state(app.http().clone(), metrics::observe));
+    let router = match cors(app.config()) {
+        Some(cors) => router.layer(cors),
+        None => router,
+    };
+    router.layer(CatchPanicLayer::custom(panicked)).with_state(app)
 }
 
 async fn not_found(request: Request) -> ApiError {
@@ -58,17 +59,17 @@ fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
 }
 
 /// Which other origins' pages may use the server: without any named, none.
-fn cors(config: &ServerConfig) -> CorsLayer {
+fn cors(config: &ServerConfig) -> Option<CorsLayer> {
     let origins = &config.allowed_origins;
     let layer = CorsLayer::new();
     let layer = if origins.is_empty() {
-        return layer.vary([]);
+        return None;
     } else if origins.iter().any(|origin| origin == "*") {
         layer.allow_origin(Any)
     } else {
         layer.allow_origin(AllowOrigin::list(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok())))
     };
-    layer
+    let layer = layer
         .allow_methods([Method::GET, Method::POST])
         // `*` would be all but `Authorization`.
         .allow_headers(AllowHeaders::mirror_request())
@@ -76,7 +77,8 @@ fn cors(config: &ServerConfig) -> CorsLayer {
             fields::IGNORED,
             HeaderName::from_static("x-request-id"),
             HeaderName::from_static("retry-after"),
-        ])
+        ]);
+    Some(layer)
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod error;
 pub mod fields;
 mod generate;
 mod health;
+mod host;
 mod impatient;
 mod inference;
 pub mod inflight;

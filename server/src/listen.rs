@@ -16,6 +16,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::header::{CONNECTION, HeaderValue};
 use axum::http::{Request, Response};
+use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -28,6 +29,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::error::ApiError;
+use crate::host;
 use crate::impatient::Impatient;
 use crate::state::{App, ServerConfig};
 
@@ -88,7 +90,10 @@ impl Server {
         let config = self.app.config().clone();
         let connections = Arc::new(Semaphore::new(config.max_connections));
         let surplus = Arc::new(Semaphore::new(SURPLUS));
-        let router = crate::router(self.app);
+        let mut router = crate::router(self.app.clone());
+        if self.addr.ip().is_loopback() && config.api_keys.is_empty() {
+            router = router.layer(from_fn_with_state(self.app, host::own));
+        }
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(stop);
         loop {

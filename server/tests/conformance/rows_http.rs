@@ -25,7 +25,7 @@ fn alive(server: &Server) {
 /// A POST of this body, with further header lines.
 fn post(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let mut all = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n",
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}content-length: {}\r\n\r\n",
         body.len()
     )
     .into_bytes();
@@ -153,7 +153,7 @@ fn methods_and_paths() {
         socket.read_to_string(&mut all).expect("a head");
         assert!(all.starts_with("HTTP/1.1 200") && all.ends_with("\r\n\r\n"), "HEAD {path}: {all:?}");
     }
-    let odd = server.client.raw(b"BREW /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let odd = server.client.raw(b"BREW /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     odd.error(405);
     alive(&server);
 }
@@ -163,7 +163,7 @@ fn other_origins_may_ask_if_they_are_allowed_to() {
     let config = ServerConfig { allowed_origins: vec!["http://page.example".into()], ..ServerConfig::default() };
     let server = Server::configured(scripted().answers(&bytes("ok")), config);
     let preflight = server.client.raw(
-        b"OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\norigin: http://page.example\r\n\
+        b"OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\norigin: http://page.example\r\n\
           access-control-request-method: POST\r\naccess-control-request-headers: authorization,content-type\r\n\r\n",
     );
     assert!([200, 204].contains(&preflight.status), "{}", preflight.status);
@@ -210,7 +210,7 @@ fn bodies_in_chunks() {
     let body = completion("p", json!({})).to_string();
     let chunked = |chunks: &[&str]| {
         let mut all = format!(
-            "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+            "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
         );
         for chunk in chunks {
             all += &format!("{:x};name=value\r\n{chunk}\r\n", chunk.len());
@@ -228,7 +228,7 @@ fn bodies_in_chunks() {
     // No chunks at all, and two lengths: whoever reads these in another way must not be led astray.
     for bad in ["zz\r\n", "-1\r\n\r\n", "ffffffffffffffffff\r\n"] {
         let head = format!(
-            "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n{bad}"
+            "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n{bad}"
         );
         if let Ok(answer) = server.client.try_raw(head.as_bytes()) {
             assert_eq!(answer.status / 100, 4, "{bad:?}");
@@ -242,12 +242,11 @@ fn several_requests_on_one_connection() {
     let server = ok();
     let body = completion("p", json!({})).to_string();
     let one = format!(
-        "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    let get = "GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n";
-    let bad =
-        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1\r\n\r\n{";
+    let get = "GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let bad = "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1\r\n\r\n{";
     // All at once, without waiting for answers: they come in order.
     let mut socket = server.client.connect();
     socket.write_all(format!("{one}{get}{bad}{one}").as_bytes()).expect("sent");
@@ -276,9 +275,9 @@ fn heads_that_are_too_much() {
     let long = format!("x-long: {}\r\n", "y".repeat(1 << 20));
     let path = format!("/{}", "p".repeat(1 << 20));
     for head in [
-        format!("GET /health HTTP/1.1\r\nhost: x\r\n{many}\r\n"),
-        format!("GET /health HTTP/1.1\r\nhost: x\r\n{long}\r\n"),
-        format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"),
+        format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{many}\r\n"),
+        format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{long}\r\n"),
+        format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n"),
     ] {
         if let Ok(answer) = server.client.try_raw(head.as_bytes()) {
             assert_eq!(answer.status / 100, 4, "{}", answer.status);
@@ -315,7 +314,7 @@ fn slow_and_silent_clients_hold_nobody_up() {
         .map(|_| {
             let mut socket = server.client.connect();
             socket
-                .write_all(b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{\"pro")
+                .write_all(b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{\"pro")
                 .expect("sent");
             socket
         })
@@ -349,7 +348,7 @@ fn expectations_and_upgrades() {
     let body = completion("p", json!({})).to_string();
     let mut socket = server.client.connect();
     let head = format!(
-        "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     socket.write_all(head.as_bytes()).expect("sent");
@@ -360,7 +359,7 @@ fn expectations_and_upgrades() {
     assert_eq!(Response::new(socket).whole().status, 200);
     let upgrade = server
         .client
-        .raw(b"GET /v1/models HTTP/1.1\r\nhost: x\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n\r\n");
+        .raw(b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade, close\r\nupgrade: websocket\r\n\r\n");
     assert_eq!(upgrade.status, 200, "what is not known is left aside");
     alive(&server);
 }

@@ -118,7 +118,8 @@ pub fn t32_clients_that_vanish_before_there_is_anything_to_read() {
         drop(server.client.request("POST", COMPLETIONS, body.as_bytes()));
     }
     let mut socket = server.client.connect();
-    write!(socket, "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n{{\"prompt\":").expect("sent");
+    write!(socket, "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\n{{\"prompt\":")
+        .expect("sent");
     drop(socket);
     let started = Instant::now();
     std::thread::sleep(Duration::from_millis(20));

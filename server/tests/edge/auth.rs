@@ -75,7 +75,7 @@ fn a_preflight_needs_no_key() {
     let origins = vec!["http://page.example".into()];
     let server = locked(ServerConfig { allowed_origins: origins, ..ServerConfig::default() });
     let preflight = server.client.raw(
-        b"OPTIONS /v1/models HTTP/1.1\r\nhost: x\r\nconnection: close\r\norigin: http://page.example\r\n\
+        b"OPTIONS /v1/models HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\norigin: http://page.example\r\n\
           access-control-request-method: GET\r\naccess-control-request-headers: authorization\r\n\r\n",
     );
     assert_eq!(preflight.status, 200);

@@ -10,6 +10,7 @@ mod client;
 mod fallbacks;
 mod generation;
 mod health;
+mod host;
 mod limits;
 mod listen;
 mod metrics;
