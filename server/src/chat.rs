@@ -5,15 +5,15 @@ use axum::response::Response;
 
 use crate::chat_prompt;
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, Raw};
 use crate::generate::{Asked, Plan, generate};
 use crate::prompt::{Control, Prompt};
 use crate::sampling::{Kind, Sampling};
 use crate::state::App;
 
 /// Answers a conversation.
-pub async fn chat(State(app): State<App>, asked: Asked, fields: Fields) -> Result<Response, ApiError> {
-    generate(app, Kind::Chat, asked, fields, plan).await
+pub async fn chat(State(app): State<App>, asked: Asked, body: Raw) -> Result<Response, ApiError> {
+    generate(app, Kind::Chat, asked, body, plan).await
 }
 
 fn plan(app: &App, fields: &mut Fields) -> Result<Plan, ApiError> {

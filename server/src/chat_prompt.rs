@@ -68,7 +68,7 @@ impl ChatPrompt {
     /// 400 if they are.
     pub fn check_length(&self, app: &App) -> Result<(), ApiError> {
         let contents = self.conversation.messages.iter().filter_map(|message| message.0.get("content")?.as_str());
-        limits::check_text(app, MESSAGES, &contents.collect::<String>())
+        limits::check_bytes(app, MESSAGES, contents.map(str::len).sum())
     }
 
     /// The prompt: at least one token.

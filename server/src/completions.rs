@@ -6,7 +6,7 @@ use serde_json::Value;
 use tegula_engine::tokenizer::Tokenizer;
 
 use crate::error::ApiError;
-use crate::fields::{Field, Fields, short};
+use crate::fields::{Field, Fields, Raw, short};
 use crate::generate::{Asked, Plan, check_tokens, generate};
 use crate::limits;
 use crate::prompt::{Control, Prompt};
@@ -19,8 +19,8 @@ const PROMPT: &str = "prompt";
 const MOST_PROMPTS: usize = 1024;
 
 /// Continues one prompt or several.
-pub async fn completions(State(app): State<App>, asked: Asked, fields: Fields) -> Result<Response, ApiError> {
-    generate(app, Kind::Completions, asked, fields, plan).await
+pub async fn completions(State(app): State<App>, asked: Asked, body: Raw) -> Result<Response, ApiError> {
+    generate(app, Kind::Completions, asked, body, plan).await
 }
 
 fn plan(app: &App, fields: &mut Fields) -> Result<Plan, ApiError> {

@@ -21,6 +21,7 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponseParts, ResponseParts};
 use serde_json::{Map, Value};
 
+pub use body::Raw;
 pub use types::{Field, OneOrMany, short};
 
 use crate::error::ApiError;
@@ -31,8 +32,7 @@ pub const IGNORED: HeaderName = HeaderName::from_static("x-ignored-parameters");
 /// Most bytes of that header.
 const MOST_HEADER: usize = 1024;
 
-/// The parameters that nobody has taken yet. Also what axum's handlers take as their last argument: a body of JSON, no
-/// larger than the server allows.
+/// The parameters that nobody has taken yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fields {
     /// Of the object that this is, with a point at the end: `stream_options.`; nothing for the body itself.

@@ -17,7 +17,7 @@ use tegula_engine::sampling::unpredictable_seed;
 use tegula_engine::schedule::AdmissionError;
 
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, Raw};
 use crate::prompt::{Prompt, check_room};
 use crate::response::Shape;
 use crate::run::{Run, Style};
@@ -68,15 +68,10 @@ pub type Planner = fn(&App, &mut Fields) -> Result<Plan, ApiError>;
 ///
 /// # Errors
 /// If it makes no sense, cannot be served now, or fails before its answer begins.
-pub async fn generate(
-    app: App,
-    kind: Kind,
-    asked: Asked,
-    fields: Fields,
-    planner: Planner,
-) -> Result<Response, ApiError> {
+pub async fn generate(app: App, kind: Kind, asked: Asked, body: Raw, planner: Planner) -> Result<Response, ApiError> {
     let ping = app.config().ping_interval;
-    let (answer, options, ignored, id) = app.blocking(move |app| prepare(app, kind, asked, fields, planner)).await?;
+    let (answer, options, ignored, id) =
+        app.blocking(move |app| prepare(app, kind, asked, body.fields()?, planner)).await?;
     let mut response = match options {
         Some(options) => answer.events(options, ping),
         None => answer.whole().await?,

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::error::ApiError;
-use crate::fields::Fields;
+use crate::fields::{Fields, Raw};
 use crate::generate::{Asked, Plan, check_tokens, generate};
 use crate::prompt::{Control, Prompt};
 use crate::sampling::{Kind, Sampling, refuse_unsupported};
@@ -14,8 +14,8 @@ use crate::state::App;
 const PROMPT: &str = "token_ids";
 
 /// Continues a prompt of tokens.
-pub async fn inference(State(app): State<App>, asked: Asked, fields: Fields) -> Result<Response, ApiError> {
-    generate(app, Kind::Inference, asked, fields, plan).await
+pub async fn inference(State(app): State<App>, asked: Asked, body: Raw) -> Result<Response, ApiError> {
+    generate(app, Kind::Inference, asked, body, plan).await
 }
 
 fn plan(app: &App, fields: &mut Fields) -> Result<Plan, ApiError> {

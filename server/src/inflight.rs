@@ -14,30 +14,37 @@ use tokio::sync::watch;
 
 use crate::state::App;
 
-/// How many there are.
-#[derive(Clone, Debug)]
-pub struct InFlight(Arc<watch::Sender<usize>>);
-
-impl Default for InFlight {
-    fn default() -> InFlight {
-        InFlight(Arc::new(watch::Sender::new(0)))
-    }
+/// How many there are, and whether the server is told to end.
+#[derive(Clone, Debug, Default)]
+pub struct InFlight {
+    count: Arc<watch::Sender<usize>>,
+    ending: Arc<watch::Sender<bool>>,
 }
 
 impl InFlight {
     /// As of now.
     pub fn count(&self) -> usize {
-        *self.0.borrow()
+        *self.count.borrow()
     }
 
     /// Waits until there is none.
     pub async fn none(&self) {
         // `self` keeps the sender.
-        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+        let _ = self.count.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// From now on requests whose bodies have not arrived are refused: nobody knows how long they would take.
+    pub fn end(&self) {
+        self.ending.send_replace(true);
+    }
+
+    /// Waits until [`InFlight::end`] is told.
+    pub async fn ending(&self) {
+        let _ = self.ending.subscribe().wait_for(|ending| *ending).await;
     }
 
     fn enter(&self) -> Guard {
-        self.0.send_modify(|count| *count += 1);
+        self.count.send_modify(|count| *count += 1);
         Guard(self.clone())
     }
 }
@@ -47,7 +54,7 @@ struct Guard(InFlight);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.0.send_modify(|count| *count -= 1);
+        self.0.count.send_modify(|count| *count -= 1);
     }
 }
 

@@ -9,8 +9,16 @@ use crate::state::App;
 /// # Errors
 /// 400 about `param` if it is.
 pub fn check_text(app: &App, param: &str, text: &str) -> Result<(), ApiError> {
+    check_bytes(app, param, text.len())
+}
+
+/// The same of texts that have so many bytes together.
+///
+/// # Errors
+/// 400 about `param` if they are too long.
+pub fn check_bytes(app: &App, param: &str, bytes: usize) -> Result<(), ApiError> {
     let most = app.engine()?.config().max_model_len;
-    let least = text.len().div_ceil(app.longest_token()?);
+    let least = bytes.div_ceil(app.longest_token()?);
     if least <= most {
         return Ok(());
     }

@@ -15,10 +15,7 @@ pub async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
 }
 
 /// One of them.
-pub async fn one(
-    State(app): State<App>,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Json<Value>, ApiError> {
+pub async fn one(State(app): State<App>, name: Result<Path<String>, PathRejection>) -> Result<Json<Value>, ApiError> {
     let Path(name) = name.map_err(|rejection| ApiError::not_found(rejection.body_text()))?;
     check(&app, Some(&name))?;
     card(&app, &name).map(Json)

@@ -1,7 +1,7 @@
 //! How a server ends.
 //!
 //! At the first SIGTERM or SIGINT it takes no new requests (they are told 503, so is who asks `/ready`), and those that it
-//! has are answered. After the grace period, or at the second signal, what is left is cut off: each stream gets an error
+//! has are answered, but for those whose bodies are still on their way. After the grace period, or at the second signal, what is left is cut off: each stream gets an error
 //! event.
 
 use std::io;
@@ -45,6 +45,7 @@ pub async fn stop(app: App, mut signals: Signals, grace: Duration) {
     // The engine cuts off what is left by itself too; whoever waits for it need not be here.
     drop(engine.drain(grace));
     let left = app.in_flight();
+    left.end();
     tracing::info!("shutting down: {} requests are being answered", left.count());
     tokio::select! {
         () = left.none() => return,

@@ -5,13 +5,16 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tegula_engine::Engine;
 use tegula_engine::chat::ChatTemplate;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::Keys;
 use crate::error::ApiError;
 use crate::inflight::InFlight;
 use crate::metrics::HttpMetrics;
 use crate::tools::ToolFormat;
+
+/// All bodies that arrive or wait together may have so many times the bytes of the largest one.
+const BODIES: usize = 8;
 
 /// How the edge is to behave.
 #[derive(Clone, Debug)]
@@ -72,6 +75,8 @@ struct Inner {
     http: Arc<HttpMetrics>,
     in_flight: InFlight,
     blocking: Arc<Semaphore>,
+    /// Bytes.
+    bodies: Arc<Semaphore>,
     started: Instant,
     created: SystemTime,
 }
@@ -90,6 +95,7 @@ impl App {
     pub fn new(config: ServerConfig) -> App {
         App(Arc::new(Inner {
             blocking: Arc::new(Semaphore::new(config.max_blocking.max(1))),
+            bodies: Arc::new(Semaphore::new(BODIES.saturating_mul(config.max_body).min(Semaphore::MAX_PERMITS))),
             config,
             engine: OnceLock::new(),
             http: Arc::default(),
@@ -156,6 +162,21 @@ impl App {
     /// Requests that are being answered.
     pub fn in_flight(&self) -> &InFlight {
         &self.0.in_flight
+    }
+
+    /// Room for so many more bytes of bodies, until it is dropped.
+    ///
+    /// # Errors
+    /// 503 if those that wait have too many already.
+    pub fn body_share(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
+        let share =
+            u32::try_from(bytes).ok().and_then(|bytes| self.0.bodies.clone().try_acquire_many_owned(bytes).ok());
+        share.ok_or_else(|| {
+            let most = BODIES.saturating_mul(self.config().max_body);
+            let message =
+                format!("the bodies of requests that wait have {most} bytes, the most they may: try again later");
+            ApiError::unavailable(message)
+        })
     }
 
     /// When the process began to serve.

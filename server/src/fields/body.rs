@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use axum::body::{Body, BodyDataStream, Bytes};
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::StreamExt;
 
 use super::Fields;
@@ -15,10 +16,28 @@ use crate::state::App;
 /// A client that is silent for so long waits for the answer.
 const PAUSE: Duration = Duration::from_millis(200);
 
-impl FromRequest<App> for Fields {
+/// What axum's handlers take as their last argument: a body that says it is JSON, no larger than the server allows. It is
+/// not parsed yet: values are many times as large as their text, so that is for [`App::blocking`], where few are at once.
+pub struct Raw {
+    bytes: Vec<u8>,
+    /// Its share of what all bodies may have.
+    _share: Option<OwnedSemaphorePermit>,
+}
+
+impl Raw {
+    /// Its parameters.
+    ///
+    /// # Errors
+    /// Those of [`Fields::parse`].
+    pub fn fields(self) -> Result<Fields, ApiError> {
+        Fields::parse(&self.bytes)
+    }
+}
+
+impl FromRequest<App> for Raw {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, app: &App) -> Result<Fields, ApiError> {
+    async fn from_request(request: Request, app: &App) -> Result<Raw, ApiError> {
         let config = app.config();
         if !is_json(&request) {
             return Err(ApiError::new(
@@ -27,12 +46,18 @@ impl FromRequest<App> for Fields {
             ));
         }
         let length = request.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
-        let read = read(request.into_body(), length, config.max_body);
-        let body = tokio::time::timeout(config.body_timeout, read).await.map_err(|_| {
-            let message = format!("the body did not arrive within {} s", config.body_timeout.as_secs_f64());
-            ApiError::new(StatusCode::REQUEST_TIMEOUT, message)
-        })??;
-        Fields::parse(&body)
+        tokio::select! {
+            // What has arrived is answered.
+            biased;
+            body = read(request.into_body(), length, app) => body,
+            () = tokio::time::sleep(config.body_timeout) => {
+                let message = format!("the body did not arrive within {} s", config.body_timeout.as_secs_f64());
+                Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, message))
+            }
+            () = app.in_flight().ending() => {
+                Err(ApiError::unavailable("the server is shutting down, and waits for no more of the body"))
+            }
+        }
     }
 }
 
@@ -44,20 +69,28 @@ fn is_json(request: &Request) -> bool {
     essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
-async fn read(body: Body, length: Option<u64>, most: usize) -> Result<Bytes, ApiError> {
+async fn read(body: Body, length: Option<u64>, app: &App) -> Result<Raw, ApiError> {
+    let most = app.config().max_body;
     let mut stream = body.into_data_stream();
-    let mut bytes = Vec::with_capacity(length.unwrap_or(0).min(most as u64) as usize);
     if length.is_some_and(|length| length > most as u64) {
         return Err(too_large(stream, most).await);
     }
+    let mut bytes = Vec::with_capacity(length.unwrap_or(0) as usize);
+    let mut share: Option<OwnedSemaphorePermit> = None;
     while let Some(chunk) = stream.next().await {
         let chunk = chunk.map_err(|error| ApiError::bad_request(format!("the body broke off: {error}")))?;
         if bytes.len() + chunk.len() > most {
             return Err(too_large(stream, most).await);
         }
+        // Who waited here for room would hold what others wait for.
+        let more = app.body_share(chunk.len())?;
+        match &mut share {
+            Some(share) => share.merge(more),
+            None => share = Some(more),
+        }
         bytes.extend_from_slice(&chunk);
     }
-    Ok(bytes.into())
+    Ok(Raw { bytes, _share: share })
 }
 
 /// A client that still sends reads no answer: some of what it sends is taken and thrown away first, until it pauses.

@@ -118,8 +118,17 @@ fn content(message: &Message) -> String {
 }
 
 fn append(message: &mut Message, text: &str) {
-    let before = content(message);
-    message.0.insert("content".to_owned(), json!(format!("{before}\n{text}")));
+    match message.0.get_mut("content") {
+        // In place: a request may have very many results.
+        Some(Value::String(before)) => {
+            before.push('\n');
+            before.push_str(text);
+        }
+        _ => {
+            let before = content(message);
+            message.0.insert("content".to_owned(), json!(format!("{before}\n{text}")));
+        }
+    }
 }
 
 fn instructions(tools: &Tools) -> String {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tegula_engine::engine::{Engine, EngineBuilder, Scripted, StepModel};
-use tegula_server::{Running, ServerConfig};
+use tegula_server::{App, Running, ServerConfig};
 
 use super::client::Client;
 use super::vocabulary::{CHATML, VOCAB, template, tokenizer};
@@ -16,7 +16,7 @@ pub struct Server {
     pub max_body: usize,
     /// Whether nothing is to be checked at the end: its engine was broken on purpose.
     pub broken: bool,
-    _running: Running,
+    running: Running,
 }
 
 /// A model of the tests' vocabulary with 256 blocks of 16 tokens, and a context of 512. It says random text.
@@ -54,7 +54,12 @@ impl Server {
         let server = tegula_server::Server::bind("127.0.0.1:0", config).expect("a free port");
         server.app().serve_with(engine.clone());
         let running = server.start().expect("a server");
-        Server { client: Client::new(running.addr()), engine, max_body, broken: false, _running: running }
+        Server { client: Client::new(running.addr()), engine, max_body, broken: false, running: running }
+    }
+
+    /// The state of its endpoints.
+    pub fn app(&self) -> &App {
+        self.running.app()
     }
 
     /// Waits until nothing runs or waits.

@@ -27,7 +27,7 @@ fn a_body_has_as_many_bytes_as_it_may() {
     // In chunks nobody knows before.
     for (bytes, status) in [(400, 200), (401, 413), (5000, 413)] {
         let mut request =
-            b"POST /tokenize HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+            b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
                             transfer-encoding: chunked\r\n\r\n"
                 .to_vec();
         for chunk in body_of(bytes).chunks(33) {
@@ -50,7 +50,7 @@ fn a_client_that_still_sends_reads_that_it_is_too_much() {
     for length in ["10000000000", "1048577"] {
         let start = Instant::now();
         let head = format!(
-            "POST {COMPLETIONS} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         );
         server.client.raw(head.as_bytes()).error(413);
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
@@ -62,8 +62,7 @@ fn a_body_must_arrive() {
     let config = ServerConfig { body_timeout: Duration::from_millis(200), ..ServerConfig::default() };
     let server = Server::configured(scripted(), config);
     let mut socket = server.client.connect();
-    let head =
-        "POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"pro";
+    let head = "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"pro";
     socket.write_all(head.as_bytes()).unwrap();
     let start = Instant::now();
     assert_eq!(Response::new(socket).whole().error(408).kind, "RequestTimeoutError");
@@ -75,6 +74,73 @@ fn a_body_must_arrive() {
     let mut rest = vec![];
     let _ = socket.read_to_end(&mut rest);
     assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&rest));
+}
+
+/// A request whose body is announced and comes in part.
+fn half_sent(server: &Server, length: usize, sent: usize) -> std::net::TcpStream {
+    let mut socket = server.client.connect();
+    let head = format!(
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    socket.write_all(&body_of(length)[..sent]).unwrap();
+    socket
+}
+
+/// Bodies that arrive have a part of the memory together, whatever they announce.
+#[test]
+fn bodies_that_wait_have_a_size_together() {
+    let server = Server::configured(scripted(), ServerConfig { max_body: 1000, ..ServerConfig::default() });
+    let announced: Vec<_> = (0..20).map(|_| half_sent(&server, 1000, 1)).collect();
+    let ask = || server.client.send("POST", "/tokenize", &body_of(400));
+    ask().ok();
+    // Of 8,000 bytes there are 20, and room for eight of these.
+    let mut held: Vec<_> = (0..9).map(|_| half_sent(&server, 1000, 995)).collect();
+    let is_refused = |socket: &std::net::TcpStream| {
+        socket.set_nonblocking(true).unwrap();
+        socket.peek(&mut [0]).is_ok_and(|read| read > 0)
+    };
+    server.wait("one is refused", || held.iter().any(is_refused));
+    held.retain(|socket| !is_refused(socket));
+    assert_eq!(held.len(), 8);
+    let refused = ask();
+    assert!(refused.error(503).message.contains("8000 bytes") && refused.header("retry-after").is_some());
+    held.pop();
+    server.wait("room again", || ask().status == 200);
+    drop((announced, held));
+    server.wait("all are gone", || server.app().in_flight().count() == 0);
+    for _ in 0..30 {
+        ask().ok();
+    }
+}
+
+#[test]
+fn who_ends_waits_for_no_bodies() {
+    let server = Server::start(scripted());
+    let mut waiting: Vec<_> = [0, 1, 99].map(|sent| half_sent(&server, 100, sent)).into();
+    server.wait("they wait", || server.app().in_flight().count() == 3);
+    server.app().in_flight().end();
+    let start = Instant::now();
+    for socket in waiting.drain(..) {
+        assert!(Response::new(socket).whole().error(503).message.contains("shutting down"));
+    }
+    server.wait("nobody is left", || server.app().in_flight().count() == 0);
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let late = half_sent(&server, 100, 50);
+    assert!(Response::new(late).whole().error(503).message.contains("shutting down"));
+}
+
+/// Work for a request grows as the request does.
+#[test]
+fn many_results_of_tools_are_refused_as_quickly_as_one_long_text() {
+    let server = Server::start(scripted());
+    let result = json!({ "role": "tool", "content": "" });
+    let body = json!({ "messages": vec![result; 64_000] });
+    for path in ["/tokenize", CHAT] {
+        let start = Instant::now();
+        assert!(server.client.post(path, &body).refuses("messages").message.contains("512 tokens"));
+        assert!(start.elapsed() < Duration::from_secs(4), "{path}: {:?}", start.elapsed());
+    }
 }
 
 /// T13.

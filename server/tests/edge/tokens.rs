@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use tegula_server::ServerConfig;
 
 use super::server::{Server, scripted};
 use super::vocabulary::{BOS, CHATML, CONTROL, IM_END, VOCAB, bytes, chatml_with_bos};
@@ -48,6 +49,33 @@ fn what_is_wrong_is_named() {
         "{}",
         error.message
     );
+}
+
+#[test]
+fn what_would_change_the_tokens_and_is_not_supported_is_refused() {
+    let server = Server::start(scripted());
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let template = "{{ messages[0].content }}";
+    server
+        .client
+        .post("/tokenize", &json!({ "messages": messages, "chat_template": template }))
+        .refuses("chat_template");
+    server.client.post("/tokenize", &json!({ "messages": messages, "documents": ["d"] })).refuses("documents");
+    server.client.post("/detokenize", &json!({ "tokens": [97], "chat_template": template })).refuses("chat_template");
+    server.client.post("/tokenize", &json!({ "messages": messages, "documents": [], "chat_template": null })).ok();
+}
+
+#[test]
+fn a_text_of_tokens_has_a_length() {
+    let server = Server::start(scripted());
+    // <|im_end|> has ten bytes: 34 MB of text from 17 MB of tokens.
+    let config = ServerConfig { max_body: 32 << 20, ..ServerConfig::default() };
+    let large = Server::configured(scripted(), config);
+    let tokens = |count: usize| json!({ "tokens": vec![IM_END; count] });
+    let error = large.client.post("/detokenize", &tokens(3_400_000)).refuses("tokens");
+    assert!(error.message.contains("33554432 bytes"), "{}", error.message);
+    let text = server.client.post("/detokenize", &tokens(50_000)).ok();
+    assert_eq!(text["prompt"], "<|im_end|>".repeat(50_000));
 }
 
 /// T15.
