@@ -41,7 +41,7 @@ pub(super) struct EngineArgs {
     #[arg(long)]
     no_overlap: bool,
 
-    /// Most requests that may wait; more are refused with 429
+    /// Most sequences that may wait, one for each answer; more are refused with 429
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = whole::<usize>(1..=1 << 20), allow_negative_numbers = true)]
     max_waiting: usize,
 

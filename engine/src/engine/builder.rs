@@ -122,9 +122,10 @@ impl EngineBuilder {
         self
     }
 
-    /// Most requests that may wait, at least 1: one more is refused. 1,024 if unset.
-    pub fn max_waiting(mut self, requests: usize) -> Self {
-        self.max_waiting = requests;
+    /// Most sequences that may wait, at least 1: a request with which there were more is refused, unless none waits. 1,024 if
+    /// unset.
+    pub fn max_waiting(mut self, sequences: usize) -> Self {
+        self.max_waiting = sequences;
         self
     }
 

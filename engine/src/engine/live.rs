@@ -96,10 +96,10 @@ impl Live {
         let of = &mut self.samples[sample as usize];
         if of.times.scheduled.is_none() {
             (of.times.scheduled, of.num_cached_tokens) = (Some(now), num_cached_tokens);
+            self.place.started();
         }
         if self.num_cached_tokens.is_none() {
             self.num_cached_tokens = Some(num_cached_tokens);
-            self.place.started();
             let num_prompt_tokens = self.asked.num_prompt_tokens;
             out.post(&self.updates, Update::Started { num_prompt_tokens, num_cached_tokens });
         }
@@ -168,6 +168,9 @@ impl Live {
             return self.left == 0;
         }
         self.left -= 1;
+        if sample.times.scheduled.is_none() {
+            self.place.started();
+        }
         let rest = sample.text.as_mut().map(Detokenizer::finish).unwrap_or_default();
         let stop = sample.stop.take().or(rest.stopped);
         // What the text says about the end comes before what the number of tokens says.

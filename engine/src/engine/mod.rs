@@ -244,7 +244,7 @@ impl Engine {
         &self.0.config
     }
 
-    /// Most requests that may wait.
+    /// Most sequences that may wait.
     pub fn max_waiting(&self) -> usize {
         self.0.max_waiting
     }
@@ -274,7 +274,7 @@ impl Engine {
         self.0.shared.beat.age()
     }
 
-    /// Requests that were taken and have not started.
+    /// Sequences that were taken and have not started: one for each answer that a request wants.
     pub fn num_waiting(&self) -> usize {
         self.0.shared.num_waiting()
     }

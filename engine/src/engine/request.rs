@@ -69,7 +69,7 @@ pub enum SubmitError {
         last: usize,
     },
     /// Too many wait already.
-    #[error("{waiting} requests are waiting; {most} may: try again later")]
+    #[error("{waiting} sequences are waiting; {most} may: try again later")]
     QueueFull {
         /// As many wait.
         waiting: usize,

@@ -26,7 +26,7 @@ pub struct EngineStats {
 pub struct Shared {
     stats: Mutex<EngineStats>,
     health: Mutex<Health>,
-    /// Requests that were taken and have not started.
+    /// Sequences of requests that were taken, that have not started.
     waiting: AtomicUsize,
     /// Requests that were taken and have not ended.
     active: AtomicUsize,
@@ -75,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// Requests that have not started.
+    /// Sequences that have not started.
     pub fn num_waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
@@ -86,20 +86,24 @@ impl Shared {
     }
 }
 
-/// A request's place in the queue, and then among those that are served: given back when this is dropped.
+/// A request's places in the queue, one for each of its samples, and then its place among those that are served: given back
+/// when this is dropped.
 pub struct Place {
     shared: Arc<Shared>,
-    waits: bool,
+    /// Samples that have not started.
+    waits: usize,
 }
 
 impl Place {
-    /// One of at most `most` places in the queue, at an engine that takes requests.
-    pub fn take(shared: &Arc<Shared>, most: usize) -> Result<Place, SubmitError> {
-        let one_more = |waiting| (waiting < most).then_some(waiting + 1);
-        let taken = shared.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more);
+    /// So many of at most `most` places in the queue, at an engine that takes requests. A request of more samples than
+    /// there are places is taken when nobody waits.
+    pub fn take(shared: &Arc<Shared>, samples: usize, most: usize) -> Result<Place, SubmitError> {
+        let with = |waiting: usize| waiting.saturating_add(samples);
+        let more = |waiting| (waiting == 0 || with(waiting) <= most).then(|| with(waiting));
+        let taken = shared.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         taken.map_err(|waiting| SubmitError::QueueFull { waiting, most })?;
         shared.active.fetch_add(1, Ordering::SeqCst);
-        let place = Place { shared: shared.clone(), waits: true };
+        let place = Place { shared: shared.clone(), waits: samples };
         // Only now: who begins to drain from here on sees that somebody is coming.
         match shared.health() {
             Health::Ready | Health::Stalled { .. } => Ok(place),
@@ -108,9 +112,10 @@ impl Place {
         }
     }
 
-    /// It waits no more.
+    /// A sample waits no more.
     pub fn started(&mut self) {
-        if std::mem::take(&mut self.waits) {
+        if self.waits > 0 {
+            self.waits -= 1;
             self.shared.waiting.fetch_sub(1, Ordering::SeqCst);
         }
     }
@@ -118,13 +123,13 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.started();
+        self.shared.waiting.fetch_sub(self.waits, Ordering::SeqCst);
         self.shared.active.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.waits { "Place(waits)" } else { "Place(started)" })
+        write!(f, "Place({} wait)", self.waits)
     }
 }

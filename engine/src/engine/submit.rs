@@ -73,7 +73,7 @@ impl Engine {
         };
         new.admissible(&inner.config)?;
         // Before the form is compiled: an engine with enough to do has no time for more.
-        let place = Place::take(&inner.shared, inner.max_waiting)?;
+        let place = Place::take(&inner.shared, new.n as usize, inner.max_waiting)?;
         let form = match (request.form, &*last) {
             (None, _) => None,
             (Some(form), Some((same, grammar))) if form == *same => Some(grammar.clone()),

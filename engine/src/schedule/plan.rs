@@ -18,7 +18,8 @@ pub struct StepPlan {
     pub rows: Vec<Row>,
     /// Sequences that start or resume with this step.
     pub admitted: Vec<Admitted>,
-    /// Sequences that lost their blocks to better ones and wait again.
+    /// Sequences that lost their blocks to better ones and wait again. Not those of a call that gave no plan: what is known
+    /// of them is outdated when they resume, which is told.
     pub preempted: Vec<SequenceId>,
 }
 

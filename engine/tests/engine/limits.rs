@@ -7,7 +7,7 @@ use tegula_engine::engine::{Engine, EngineBuilder, Request, Scripted, Step, Subm
 use tegula_engine::grammar::Form;
 use tegula_engine::sampling::SamplingParams;
 
-use super::support::{exactly, model, request, start, tokenizer, until};
+use super::support::{exactly, model, prompt, request, start, tokenizer, until};
 
 #[test]
 fn limits_that_make_no_sense_are_refused_before_anything_starts() {
@@ -94,7 +94,7 @@ fn the_queue_has_an_end_whoever_races_for_it() {
     for outcome in refused {
         let error = outcome.unwrap_err();
         assert_eq!(error, SubmitError::QueueFull { waiting: 10, most: 10 });
-        assert_eq!(error.to_string(), "10 requests are waiting; 10 may: try again later");
+        assert_eq!(error.to_string(), "10 sequences are waiting; 10 may: try again later");
     }
     // One that goes makes room for one.
     let mut taken: Vec<_> = taken.into_iter().map(Result::unwrap).collect();
@@ -105,6 +105,38 @@ fn the_queue_has_an_end_whoever_races_for_it() {
     drop(release);
     for generation in running.into_iter().chain(taken) {
         assert_eq!(generation.wait().answers[0].tokens.len(), 3);
+    }
+    assert_eq!(engine.num_waiting(), 0);
+}
+
+/// A request waits as often as it wants answers.
+#[test]
+fn every_sample_has_a_place_in_the_queue() {
+    let (release, go_on) = channel::<()>();
+    let held = model(4, 256).before_each_step(move |_, _| {
+        let _ = go_on.recv();
+        Step::Run
+    });
+    let engine = start(held, |b| b.max_num_seqs(1).max_waiting(4));
+    let of = |n: u32| {
+        let params = SamplingParams { n, seed: Some(1), temperature: 1.0, ..exactly(3) };
+        engine.generate(Request::new(prompt(n, 5), params))
+    };
+    // The queue is empty: it is taken, whatever its size.
+    let first = of(6).unwrap();
+    until("its first sample runs", || engine.num_waiting() == 5);
+    assert_eq!(of(1).unwrap_err(), SubmitError::QueueFull { waiting: 5, most: 4 });
+    drop(first);
+    until("all of its places are free", || engine.num_waiting() == 0);
+    let running = of(1).unwrap();
+    until("the step that is held is planned", || engine.num_waiting() <= 1);
+    let left = 4 - engine.num_waiting();
+    let fits = of(left as u32).unwrap();
+    assert!(matches!(of(2), Err(SubmitError::QueueFull { .. })));
+    drop(release);
+    for (generation, n) in [(running, 1), (fits, left)] {
+        let completion = generation.wait();
+        assert_eq!(completion.answers.iter().filter(|answer| answer.tokens.len() == 3).count(), n);
     }
     assert_eq!(engine.num_waiting(), 0);
 }
