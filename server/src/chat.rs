@@ -12,7 +12,7 @@ use crate::sampling::{Kind, Sampling};
 use crate::state::App;
 
 /// Answers a conversation.
-pub async fn chat(State(app): State<App>, asked: Asked, body: Raw) -> Result<Response, ApiError> {
+pub async fn chat(State(app): State<App>, asked: Asked, body: Raw) -> Response {
     generate(app, Kind::Chat, asked, body, plan).await
 }
 
@@ -20,7 +20,14 @@ fn plan(app: &App, fields: &mut Fields) -> Result<Plan, ApiError> {
     let engine = app.engine()?;
     let tokenizer = engine.tokenizer();
     let chat = chat_prompt::parse(app, fields)?;
-    let echo = fields.take::<bool>("echo")?.unwrap_or(false);
+    let echo = match chat.continued() {
+        Some(text) => fields.take("echo")?.and_then(|echo: bool| echo.then(|| text.to_owned())),
+        None => {
+            let why = "a chat echoes what continue_final_message goes on with, and that is not set";
+            fields.reject_unless("echo", why, |echo| *echo == false)?;
+            None
+        }
+    };
     let mut sampling = Sampling::take(fields, Kind::Chat, false, engine)?;
     if let Some(form) = chat.tools.form(tokenizer) {
         if let Some((_, param)) = &sampling.form {
@@ -32,7 +39,6 @@ fn plan(app: &App, fields: &mut Fields) -> Result<Plan, ApiError> {
     if sampling.truncate.is_none() {
         chat.check_length(app)?;
     }
-    let echo = chat.continued().filter(|_| echo).map(str::to_owned);
     let prompt = Prompt { tokens: chat.tokens(app)?, echo, control: Control::Shown };
     Ok(Plan { prompts: vec![prompt], prompt_name: "messages", sampling, tools: Some(chat.tools) })
 }

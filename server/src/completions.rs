@@ -19,7 +19,7 @@ const PROMPT: &str = "prompt";
 const MOST_PROMPTS: usize = 1024;
 
 /// Continues one prompt or several.
-pub async fn completions(State(app): State<App>, asked: Asked, body: Raw) -> Result<Response, ApiError> {
+pub async fn completions(State(app): State<App>, asked: Asked, body: Raw) -> Response {
     generate(app, Kind::Completions, asked, body, plan).await
 }
 

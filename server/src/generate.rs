@@ -5,7 +5,7 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -17,7 +17,7 @@ use tegula_engine::sampling::unpredictable_seed;
 use tegula_engine::schedule::AdmissionError;
 
 use crate::error::ApiError;
-use crate::fields::{Fields, Raw};
+use crate::fields::{Fields, Ignored, Raw};
 use crate::prompt::{Prompt, check_room};
 use crate::response::Shape;
 use crate::run::{Run, Style};
@@ -45,7 +45,8 @@ impl<S: Sync> FromRequestParts<S> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Asked, Self::Rejection> {
         let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(Asked { arrival: Instant::now(), id: header("x-request-id"), traceparent: header("traceparent") })
+        let id = header("x-request-id").filter(|id| !id.is_empty());
+        Ok(Asked { arrival: Instant::now(), id, traceparent: header("traceparent") })
     }
 }
 
@@ -64,21 +65,35 @@ pub struct Plan {
 /// How an endpoint makes a plan: it takes its own parameters.
 pub type Planner = fn(&App, &mut Fields) -> Result<Plan, ApiError>;
 
-/// Answers a request.
-///
-/// # Errors
-/// If it makes no sense, cannot be served now, or fails before its answer begins.
-pub async fn generate(app: App, kind: Kind, asked: Asked, body: Raw, planner: Planner) -> Result<Response, ApiError> {
+/// Answers a request. The answer, be it an error, has the name that the request has: as it was given if it was.
+pub async fn generate(app: App, kind: Kind, asked: Asked, body: Raw, planner: Planner) -> Response {
     let ping = app.config().ping_interval;
-    let (answer, options, ignored, id) =
-        app.blocking(move |app| prepare(app, kind, asked, body.fields()?, planner)).await?;
-    let mut response = match options {
+    let given = asked.id.clone().filter(|id| is_name(id));
+    let prepared = app.blocking(move |app| {
+        let mut fields = body.fields()?;
+        let name = name(&mut fields, &asked)?;
+        Ok((prepare(app, kind, &asked, &name, fields, planner), name))
+    });
+    let (prepared, name) = match prepared.await {
+        Ok((prepared, name)) => (prepared, Some(name)),
+        Err(error) => (Err(error), given),
+    };
+    let mut response = answered(prepared, ping).await.into_response();
+    if let Some(Ok(name)) = name.map(|name| HeaderValue::from_str(&name)) {
+        response.headers_mut().insert(REQUEST_ID, name);
+    }
+    response
+}
+
+/// An answer in the making, how it is streamed if it is, and what had no effect.
+type Prepared = (Answer, Option<StreamOptions>, Ignored);
+
+async fn answered(prepared: Result<Prepared, ApiError>, ping: Duration) -> Result<Response, ApiError> {
+    let (answer, options, ignored) = prepared?;
+    let response = match options {
         Some(options) => answer.events(options, ping),
         None => answer.whole().await?,
     };
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
     Ok((ignored, response).into_response())
 }
 
@@ -86,14 +101,14 @@ pub async fn generate(app: App, kind: Kind, asked: Asked, body: Raw, planner: Pl
 fn prepare(
     app: &App,
     kind: Kind,
-    asked: Asked,
+    asked: &Asked,
+    name: &str,
     mut fields: Fields,
     planner: Planner,
-) -> Result<(Answer, Option<StreamOptions>, crate::fields::Ignored, String), ApiError> {
+) -> Result<Prepared, ApiError> {
     let engine = app.engine()?;
     models::check(app, fields.take::<String>("model")?.as_deref())?;
     let options = StreamOptions::take(&mut fields)?;
-    let id = request_id(&mut fields, &asked)?;
     let priority = fields.take::<i32>("priority")?.unwrap_or(0);
     let cache_salt = fields.take::<String>("cache_salt")?;
     if cache_salt.as_deref() == Some("") {
@@ -116,7 +131,7 @@ fn prepare(
         check_room(engine, (prompt_name, prompt.tokens.len()), (&sampling.most, max_tokens))?;
     }
     let visible = tools.as_ref().map_or(vec![], |tools| tools.visible(engine.tokenizer()));
-    size::check(&prompts, &sampling, engine.config().max_model_len, token_ids, options.is_some())?;
+    size::check(&prompts, &sampling, engine.config().max_model_len, token_ids)?;
     let style = Arc::new(Style {
         tokenizer: engine.tokenizer().clone(),
         n: sampling.params.n as usize,
@@ -130,9 +145,9 @@ fn prepare(
         tools,
     });
     let id = match kind {
-        Kind::Completions => format!("cmpl-{id}"),
-        Kind::Chat => format!("chatcmpl-{id}"),
-        Kind::Inference => id,
+        Kind::Completions => format!("cmpl-{name}"),
+        Kind::Chat => format!("chatcmpl-{name}"),
+        Kind::Inference => name.to_owned(),
     };
     let shape = Shape {
         kind,
@@ -146,28 +161,26 @@ fn prepare(
         tokens_as_ids,
     };
     let (num_prompts, n) = (prompts.len(), style.n);
+    let request = |(place, prompt): (usize, &Prompt)| Request {
+        form: sampling.form.as_ref().map(|(form, _)| form.clone()),
+        visible: visible.clone(),
+        priority,
+        cache_salt: cache_salt.clone(),
+        id: Some(if num_prompts > 1 { format!("{id}-{place}") } else { id.clone() }),
+        arrival: asked.arrival,
+        traceparent: asked.traceparent.clone(),
+        ..Request::new(prompt.tokens.clone(), sampling.params.clone())
+    };
     // The prompt's own log-probabilities are the engine's to say, the rest is known.
     let by_engine = !prompt_only || sampling.params.prompt_logprobs.is_some();
-    let mut runs = vec![];
-    for (place, prompt) in prompts.into_iter().enumerate() {
-        let generation = match by_engine {
-            false => None,
-            true => {
-                let mut request = Request::new(prompt.tokens.clone(), sampling.params.clone());
-                request.form = sampling.form.as_ref().map(|(form, _)| form.clone());
-                request.visible.clone_from(&visible);
-                request.priority = priority;
-                request.cache_salt.clone_from(&cache_salt);
-                request.id = Some(if num_prompts > 1 { format!("{id}-{place}") } else { id.clone() });
-                request.arrival = asked.arrival;
-                request.traceparent.clone_from(&asked.traceparent);
-                // What was submitted before is cancelled by being dropped.
-                Some(engine.generate(request).map_err(|error| refused(error, prompt_name, &sampling))?)
-            }
-        };
-        runs.push(Run::new(style.clone(), prompt, generation, place * n));
-    }
-    Ok((Answer::new(runs, num_prompts * n, shape), options, ignored, id))
+    let generations = match by_engine {
+        true => engine.generate_all(prompts.iter().enumerate().map(request)),
+        false => Ok(vec![]),
+    };
+    let mut generations = generations.map_err(|error| refused(error, prompt_name, &sampling))?.into_iter();
+    let run = |(place, prompt)| Run::new(style.clone(), prompt, generations.next(), place * n);
+    let runs = prompts.into_iter().enumerate().map(run).collect();
+    Ok((Answer::new(runs, num_prompts * n, shape), options, ignored))
 }
 
 /// What the engine did not take, under the names that the request has for it.
@@ -191,18 +204,22 @@ fn refused(error: SubmitError, prompt_name: &str, sampling: &Sampling) -> ApiErr
 }
 
 /// The name that a request has, or one that no other has.
-fn request_id(fields: &mut Fields, asked: &Asked) -> Result<String, ApiError> {
+fn name(fields: &mut Fields, asked: &Asked) -> Result<String, ApiError> {
     let own = fields.take::<String>("request_id")?;
-    let (id, from) = match (&asked.id, own) {
-        (Some(id), _) => (id.clone(), "x-request-id"),
-        (None, Some(id)) => (id, "request_id"),
+    let (name, from) = match (&asked.id, own) {
+        (Some(name), _) => (name.clone(), "x-request-id"),
+        (None, Some(name)) => (name, "request_id"),
         (None, None) => return Ok(format!("{:016x}{:016x}", unpredictable_seed(), unpredictable_seed())),
     };
-    if id.is_empty() || id.len() > MOST_ID || id.chars().any(char::is_control) {
+    if !is_name(&name) {
         let message = format!("{from}: it must be a text of 1 to {MOST_ID} bytes, without control characters");
         return Err(ApiError::param(from, message));
     }
-    Ok(id)
+    Ok(name)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MOST_ID && !text.chars().any(char::is_control)
 }
 
 /// Tokens of prompts are the model's.

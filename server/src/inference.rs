@@ -14,7 +14,7 @@ use crate::state::App;
 const PROMPT: &str = "token_ids";
 
 /// Continues a prompt of tokens.
-pub async fn inference(State(app): State<App>, asked: Asked, body: Raw) -> Result<Response, ApiError> {
+pub async fn inference(State(app): State<App>, asked: Asked, body: Raw) -> Response {
     generate(app, Kind::Inference, asked, body, plan).await
 }
 

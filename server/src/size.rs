@@ -4,6 +4,8 @@ use crate::error::ApiError;
 use crate::prompt::Prompt;
 use crate::sampling::Sampling;
 
+/// Most answers to a request, to all its prompts.
+const MOST_ANSWERS: usize = 1024;
 /// Most log-probabilities of an answer: of all its choices, those of prompts included. As JSON they have about 60 bytes each.
 const MOST_LOGPROBS: usize = 2 << 20;
 /// Most bytes that an answer's choices repeat of their prompts, as texts and as tokens.
@@ -11,23 +13,22 @@ const MOST_REPEATED: usize = 64 << 20;
 /// A token in a list, as JSON.
 const TOKEN_BYTES: usize = 6;
 
-/// That an answer, as far as it can be known before, is not too large. Of streams the answers' own log-probabilities do not
-/// count: they are gone when the next come.
+/// That an answer, as far as it can be known before, is not too large. Neither as a stream: who does not read it has it
+/// wait here.
 ///
 /// # Errors
 /// 400 with what would be too much.
-pub fn check(
-    prompts: &[Prompt],
-    sampling: &Sampling,
-    context: usize,
-    token_ids: bool,
-    stream: bool,
-) -> Result<(), ApiError> {
+pub fn check(prompts: &[Prompt], sampling: &Sampling, context: usize, token_ids: bool) -> Result<(), ApiError> {
     let n = sampling.params.n as usize;
+    if prompts.len() * n > MOST_ANSWERS {
+        let prompts = prompts.len();
+        let message = format!("n is {n}, to each of {prompts} prompts; there may be {MOST_ANSWERS} answers in all");
+        return Err(ApiError::param("n", message));
+    }
     // The chosen one comes with its alternatives.
     let each = |wanted: Option<usize>| wanted.map_or(0, |top| top + 1);
     let of_prompt = each(sampling.prompt_logprobs) + each(sampling.echo_logprobs);
-    let of_answer = if stream { 0 } else { each(sampling.logprobs) };
+    let of_answer = each(sampling.logprobs);
     let (mut logprobs, mut repeated) = (0usize, 0usize);
     for prompt in prompts {
         let room = context.saturating_sub(prompt.tokens.len());
@@ -39,8 +40,7 @@ pub fn check(
     if logprobs > MOST_LOGPROBS {
         let message = format!(
             "the answer would have up to {logprobs} log-probabilities; it may have {MOST_LOGPROBS}: ask for fewer \
-             alternatives, tokens or answers{}",
-            if of_answer > 0 { ", or for a stream" } else { "" }
+             alternatives, tokens or answers"
         );
         let param = if sampling.prompt_logprobs.is_some() { "prompt_logprobs" } else { &*sampling.logprobs_name };
         return Err(ApiError::param(param, message));

@@ -62,20 +62,36 @@ fn truthy(value: &Value) -> bool {
 
 fn response_format(fields: &mut Fields, prefix: &str) -> Result<Option<Form>, ApiError> {
     const NAME: &str = "response_format";
-    let Some(mut object) = fields.take::<Map<String, Value>>(NAME)? else { return Ok(None) };
-    let bad = |message: String| Err(ApiError::param(format!("{prefix}{NAME}"), format!("{NAME}{message}")));
-    match object.get("type").and_then(Value::as_str) {
-        Some("text") => Ok(None),
-        Some("json_object") => Ok(Some(Form::JsonObject)),
-        Some("json_schema") => match object.get_mut("json_schema").and_then(|inner| inner.get_mut("schema")) {
-            Some(value) => schema(value.take(), &format!("{prefix}{NAME}")).map(Some),
-            None => bad(".json_schema.schema: missing; it must be a JSON schema".into()),
-        },
-        _ => {
-            let found = object.get("type").map_or("nothing".into(), short);
-            bad(format!(".type: expected \"text\", \"json_object\" or \"json_schema\", found {found}"))
+    let Some(mut object) = fields.take_object(NAME)? else { return Ok(None) };
+    let param = format!("{prefix}{NAME}");
+    let form = match object.take::<String>("type")?.as_deref() {
+        Some("text") => None,
+        // With a schema, as some servers have it.
+        Some("json_object") => Some(match object.take::<Map<String, Value>>("schema")? {
+            Some(mut of) => {
+                of.entry("type").or_insert_with(|| "object".into());
+                Form::JsonSchema(of.into())
+            }
+            None => Form::JsonObject,
+        }),
+        Some("json_schema") => {
+            let missing =
+                || ApiError::param(&*param, format!("{NAME}.json_schema.schema: missing; it must be a JSON schema"));
+            let mut inner = object.take_object("json_schema")?.ok_or_else(missing)?;
+            let form = schema(inner.take::<Value>("schema")?.ok_or_else(missing)?, &param)?;
+            // What they say is so anyway, or for the reader.
+            ["name", "description", "strict"].into_iter().for_each(|name| inner.accept(name));
+            fields.finished(inner);
+            Some(form)
         }
-    }
+        found => {
+            let found = found.map_or("nothing".into(), |found| short(&found.into()));
+            let expected = "\"text\", \"json_object\" or \"json_schema\"";
+            return Err(ApiError::param(&*param, format!("{NAME}.type: expected {expected}, found {found}")));
+        }
+    };
+    fields.finished(object);
+    Ok(form)
 }
 
 /// A schema, as itself or as a text of JSON.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`ToolParser`] takes the text in pieces of any size and gives out what each settles. Streams send that as it comes and
-//! other answers collect it ([`ToolAnswer`]), so both say the same.
+//! other answers collect it, so both say the same.
 //!
 //! - What stands outside of calls is content, as it is; only white space that has nothing but calls or the ends of the
 //!   text beside it is left out.
@@ -389,42 +389,6 @@ impl Out {
         match self.0.last_mut() {
             Some(ToolDelta::Arguments { index: last, text }) if *last == index => text.push(c),
             _ => self.0.push(ToolDelta::Arguments { index, text: c.to_string() }),
-        }
-    }
-}
-
-/// An answer as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ToolAnswer {
-    /// What the model says besides calling, if anything.
-    pub content: Option<String>,
-    /// The calls, in their order.
-    pub calls: Vec<ToolCall>,
-}
-
-/// A call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolCall {
-    /// By which its result is sent back.
-    pub id: String,
-    /// Of the function.
-    pub name: String,
-    /// As the model wrote them; they should be a JSON object.
-    pub arguments: String,
-}
-
-impl Extend<ToolDelta> for ToolAnswer {
-    fn extend<T: IntoIterator<Item = ToolDelta>>(&mut self, deltas: T) {
-        for delta in deltas {
-            match delta {
-                ToolDelta::Content(text) => self.content.get_or_insert_default().push_str(&text),
-                ToolDelta::Call { id, name, .. } => self.calls.push(ToolCall { id, name, arguments: String::new() }),
-                ToolDelta::Arguments { text, index } => {
-                    if let Some(call) = self.calls.get_mut(index) {
-                        call.arguments.push_str(&text);
-                    }
-                }
-            }
         }
     }
 }

@@ -16,8 +16,10 @@ use serde_json::{Map, Value, json};
 use tegula_engine::grammar::{Form, json_part};
 use tegula_engine::tokenizer::Tokenizer;
 
-pub use hermes::{ToolAnswer, ToolCall, ToolDelta, ToolParser};
+pub use hermes::{ToolDelta, ToolParser};
 pub use prompt::ToolFormat;
+
+use crate::fields::short;
 
 /// A function.
 #[derive(Clone, Debug, PartialEq)]
@@ -201,14 +203,5 @@ fn chosen(choice: &Value, list: &[Tool]) -> Result<ToolChoice, ToolError> {
             some(ToolChoice::Named(name.to_owned()))
         }
         _ => Err(bad()),
-    }
-}
-
-/// A value in a message.
-fn short(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(80) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text,
     }
 }

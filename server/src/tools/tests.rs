@@ -12,6 +12,42 @@ use tegula_engine::tokenizer::Tokenizer;
 
 use super::*;
 
+/// An answer as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct ToolAnswer {
+    /// What the model says besides calling, if anything.
+    content: Option<String>,
+    /// The calls, in their order.
+    calls: Vec<ToolCall>,
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ToolCall {
+    /// By which its result is sent back.
+    id: String,
+    /// Of the function.
+    name: String,
+    /// As the model wrote them; they should be a JSON object.
+    arguments: String,
+}
+
+impl Extend<ToolDelta> for ToolAnswer {
+    fn extend<T: IntoIterator<Item = ToolDelta>>(&mut self, deltas: T) {
+        for delta in deltas {
+            match delta {
+                ToolDelta::Content(text) => self.content.get_or_insert_default().push_str(&text),
+                ToolDelta::Call { id, name, .. } => self.calls.push(ToolCall { id, name, arguments: String::new() }),
+                ToolDelta::Arguments { text, index } => {
+                    if let Some(call) = self.calls.get_mut(index) {
+                        call.arguments.push_str(&text);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// An answer without the calls' random ids, which are checked to differ.
 fn plain(answer: &ToolAnswer) -> (Option<&str>, Vec<(&str, &str)>) {
     let ids: std::collections::HashSet<&String> = answer.calls.iter().map(|call| &call.id).collect();

@@ -58,6 +58,10 @@ fn the_last_message_goes_on() {
     assert_eq!(both(&server.client, &body).text(), " blue.");
     let echoed = with(body.clone(), json!({ "echo": true, "add_generation_prompt": false }));
     assert_eq!(both(&server.client, &echoed).text(), "It is blue.");
+    // Nothing goes on: there is nothing to echo.
+    let answers = |echo: bool| server.client.post(CHAT, &asked(&messages[..1], json!({ "echo": echo })));
+    answers(true).refuses("echo");
+    assert_eq!(answers(false).header("x-ignored-parameters"), None);
     let both_ends = with(body, json!({ "add_generation_prompt": true }));
     server.client.post(CHAT, &both_ends).refuses("continue_final_message");
     let hides = Server::with(scripted(), false, "{{ messages[0].content }}", |engine| engine);
@@ -186,6 +190,26 @@ fn an_answer_has_one_form() {
     ] {
         assert_eq!(both(&server.client, &message("p", older)).text(), text);
     }
+}
+
+/// What `response_format` says besides its type holds, or is named.
+#[test]
+fn a_response_format_is_taken_whole() {
+    let server = Server::with(with_room(), false, CHATML, |engine| engine);
+    let answer = |format: Value| server.client.post(CHAT, &message("p", json!({ "response_format": format })));
+    let schema = json!({ "properties": { "a": { "const": 5 } }, "required": ["a"], "additionalProperties": false });
+    let said =
+        answer(json!({ "type": "json_object", "schema": schema })).ok()["choices"][0]["message"]["content"].clone();
+    let said: Value = serde_json::from_str(said.as_str().expect("a text")).expect("JSON");
+    assert_eq!(said, json!({ "a": 5 }));
+    answer(json!({ "type": "json_object", "schema": "none" })).refuses("response_format.schema");
+    answer(json!({ "type": "json_object", "schema": { "type": "strin" } })).refuses("response_format");
+    let named = json!({ "name": "it", "strict": true, "schema": { "const": 5 } });
+    let ignored = |format: Value| answer(format).header("x-ignored-parameters").map(str::to_owned);
+    assert_eq!(ignored(json!({ "type": "json_schema", "json_schema": named.clone() })), None);
+    let odd = json!({ "type": "json_schema", "json_schema": with(named, json!({ "x": 1 })), "y": 2 });
+    assert_eq!(ignored(odd).as_deref(), Some("response_format.json_schema.x,response_format.y"));
+    assert_eq!(ignored(json!({ "type": "text", "schema": {} })).as_deref(), Some("response_format.schema"));
 }
 
 #[test]

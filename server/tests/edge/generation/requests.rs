@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tegula_server::ServerConfig;
 
-use super::super::answers::{CHAT, COMPLETIONS, ask, completion, message, with};
+use super::super::answers::{CHAT, COMPLETIONS, ask, both, completion, message, with};
 use super::super::server::{Server, scripted};
 use super::super::vocabulary::bytes;
 use super::says;
@@ -13,12 +13,25 @@ fn a_request_has_a_name() {
     let server = says("ok");
     let named = server.client.with("x-request-id", "abc-1");
     let answer = named.post(COMPLETIONS, &completion("p", json!({ "request_id": "other" })));
-    assert_eq!((answer.header("x-request-id"), &answer.ok()["id"]), (Some("cmpl-abc-1"), &json!("cmpl-abc-1")));
+    assert_eq!((answer.header("x-request-id"), &answer.ok()["id"]), (Some("abc-1"), &json!("cmpl-abc-1")));
     let answer = server.client.post(CHAT, &message("p", json!({ "request_id": "mine" })));
-    assert_eq!((answer.header("x-request-id"), &answer.ok()["id"]), (Some("chatcmpl-mine"), &json!("chatcmpl-mine")));
+    assert_eq!((answer.header("x-request-id"), &answer.ok()["id"]), (Some("mine"), &json!("chatcmpl-mine")));
     // A stream's chunks have it too.
     let events = named.stream(CHAT, &message("p", json!({}))).rest();
     assert!(events.iter().all(|event| event["id"] == "chatcmpl-abc-1"));
+    // And an error: of the body, of a parameter, of the name itself.
+    for (body, header) in [("{", Some("abc-1")), ("{\"prompt\": 5}", Some("abc-1"))] {
+        let answer = named.send("POST", COMPLETIONS, body.as_bytes());
+        assert_eq!((answer.status, answer.header("x-request-id")), (400, header));
+    }
+    let answer = server.client.post(COMPLETIONS, &json!({ "prompt": 5, "request_id": "mine" }));
+    assert_eq!((answer.status, answer.header("x-request-id")), (400, Some("mine")));
+    let answer = server.client.with("x-request-id", &"x".repeat(257)).post(COMPLETIONS, &completion("p", json!({})));
+    assert_eq!((answer.refuses("x-request-id").status, answer.header("x-request-id")), (400, None));
+    // An empty header says nothing.
+    let answer = server.client.with("x-request-id", "").post(COMPLETIONS, &completion("p", json!({})));
+    let own = answer.header("x-request-id").expect("a name");
+    assert_eq!((own.len(), &answer.ok()["id"]), (32, &json!(format!("cmpl-{own}"))));
     // Without one, nobody else's.
     let ids: Vec<Value> =
         (0..50).map(|_| server.client.post(COMPLETIONS, &completion("p", json!({}))).ok()["id"].clone()).collect();
@@ -166,12 +179,21 @@ fn a_small_request_cannot_ask_for_too_much() {
     assert!(refuses(COMPLETIONS, text, "prompt_logprobs").contains("24192000"));
     let echo = completion(long.as_str(), with(many.clone(), json!({ "logprobs": 20, "echo": true, "stream": true })));
     refuses(COMPLETIONS, echo, "logprobs");
-    let prompts = vec![long.as_str(); 700];
-    refuses(COMPLETIONS, completion(json!(prompts), with(many, json!({ "echo": true, "max_tokens": 0 }))), "n");
-    // A stream's own are not kept.
-    let chat = json!({ "n": 16, "temperature": 1, "logprobs": true, "top_logprobs": 20 });
-    let told = refuses(CHAT, message("p", chat.clone()), "top_logprobs");
-    assert!(told.contains("or for a stream"), "{told}");
-    assert_eq!(super::super::answers::streamed(&server.client, &message("p", chat)).choices.len(), 16);
+    // Of all prompts together there are so many answers, and they repeat so much.
+    let prompts = |n: usize, len: usize| json!(vec!["x".repeat(len); n]);
+    let told = refuses(COMPLETIONS, completion(prompts(9, 1), many.clone()), "n");
+    assert!(told.contains("n is 128, to each of 9 prompts; there may be 1024"), "{told}");
+    let echo = with(many.clone(), json!({ "echo": true, "return_token_ids": true, "max_tokens": 0 }));
+    assert!(refuses(COMPLETIONS, completion(prompts(8, 16_000), echo), "n").contains("they may repeat"));
+    let eight = completion(prompts(8, 1), with(many, json!({ "ignore_eos": true })));
+    assert_eq!(ask(&server.client, &eight).choices.len(), 1024);
+    // A stream that nobody reads is kept too.
+    for stream in [false, true] {
+        let chat = json!({ "n": 16, "temperature": 1, "logprobs": true, "top_logprobs": 20, "stream": stream });
+        let told = refuses(CHAT, message("p", chat.clone()), "top_logprobs");
+        assert!(told.contains("it may have 2097152"), "{told}");
+        let fewer = with(chat, json!({ "max_tokens": 100, "stream": false }));
+        assert_eq!(both(&server.client, &message("p", fewer)).choices.len(), 16);
+    }
     assert_eq!(ask(&server.client, &completion(long, json!({ "prompt_logprobs": 20, "max_tokens": 2 }))).text(), "ok");
 }
