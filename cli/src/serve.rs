@@ -1,5 +1,6 @@
 //! `tegula serve`: a model behind OpenAI's API, and a page to talk with it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -96,6 +97,7 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
     let began = Instant::now();
     let config = args.config()?;
     let open = config.api_keys.is_empty();
+    let key = if open { None } else { Some(args.shown_key()) };
     allow_files();
     // First of all, so that who asks for the server meanwhile learns that it is loading.
     let server = Server::bind((args.host.as_str(), args.port), config).map_err(|e| args.cannot_listen(&e))?;
@@ -119,7 +121,7 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
         };
         app.serve_with(engine.clone());
         // Nobody may be there to read it.
-        let _ = greet(out, &engine, addr, open, began.elapsed());
+        let _ = greet(out, &engine, addr, key, began.elapsed());
         serving.await.map_err(io("serving"))
     });
     end(&app);
@@ -130,7 +132,7 @@ pub(super) fn run(args: Args, out: &mut dyn Write) -> Result<(), Error> {
 impl Args {
     fn config(&self) -> Result<ServerConfig, Error> {
         let mut keys = self.api_key.clone();
-        keys.extend(std::env::var(KEY_VARIABLE).ok());
+        keys.extend(key_of(std::env::var_os(KEY_VARIABLE))?);
         if let Some(path) = &self.api_key_file {
             let text = fs::read_to_string(path);
             let text = text.map_err(|e| Error::Usage(format!("--api-key-file {}: {e}", path.display())))?;
@@ -153,6 +155,12 @@ impl Args {
             max_blocking: self.max_blocking.unwrap_or(defaults.max_blocking),
             ..defaults
         })
+    }
+
+    /// How a line for a shell names a key: one from the environment is there, others are not to be shown.
+    fn shown_key(&self) -> String {
+        let in_shell = std::env::var_os(KEY_VARIABLE).is_some_and(|key| !key.is_empty());
+        if in_shell { format!("${KEY_VARIABLE}") } else { "KEY".into() }
     }
 
     fn name(&self) -> String {
@@ -188,6 +196,18 @@ impl Args {
     }
 }
 
+/// The key in an environment variable. One that is set and is none is a mistake: without a key the server is open.
+fn key_of(variable: Option<OsString>) -> Result<Option<String>, Error> {
+    let Some(key) = variable.filter(|key| !key.is_empty()) else { return Ok(None) };
+    match key.into_string() {
+        Ok(key) if key.trim().is_empty() => {
+            Err(Error::Usage(format!("{KEY_VARIABLE} is only white space: a key must have a character at least")))
+        }
+        Ok(key) => Ok(Some(key)),
+        Err(_) => Err(Error::Usage(format!("{KEY_VARIABLE} is not UTF-8: a key is a text"))),
+    }
+}
+
 /// Checks origins. vLLM takes them as a JSON list, and so may they be here.
 fn origins(given: &[String]) -> Result<Vec<String>, Error> {
     let mut all = vec![];
@@ -210,18 +230,24 @@ fn origins(given: &[String]) -> Result<Vec<String>, Error> {
 }
 
 /// What one wants to know of a server that is ready: what it has, and how to use it.
-fn greet(out: &mut dyn Write, engine: &Engine, addr: SocketAddr, open: bool, took: Duration) -> io::Result<()> {
+fn greet(
+    out: &mut dyn Write,
+    engine: &Engine,
+    addr: SocketAddr,
+    key: Option<String>,
+    took: Duration,
+) -> io::Result<()> {
     let url = format!("http://{}", reachable(addr));
     writeln!(out, "{}", engine.memory())?;
     writeln!(out, "\n{} is ready after {:.2} s.", engine.name(), took.as_secs_f64())?;
     writeln!(out, "A page to talk with it:  {url}/")?;
-    writeln!(out, "Or, from a shell:\n\n{}\n", example(engine, &url, open))?;
+    writeln!(out, "Or, from a shell:\n\n{}\n", example(engine, &url, key.as_deref()))?;
     writeln!(out, "Ctrl-C ends it.")?;
     out.flush()
 }
 
 /// A line for a shell.
-fn example(engine: &Engine, url: &str, open: bool) -> String {
+fn example(engine: &Engine, url: &str, key: Option<&str>) -> String {
     let name = engine.name();
     let (path, body) = match engine.template() {
         Some(_) => (
@@ -232,7 +258,7 @@ fn example(engine: &Engine, url: &str, open: bool) -> String {
             ("completions", serde_json::json!({ "model": name, "prompt": "The sky is blue because", "max_tokens": 50 }))
         }
     };
-    let key = if open { String::new() } else { format!(" -H \"Authorization: Bearer ${KEY_VARIABLE}\"") };
+    let key = key.map_or(String::new(), |key| format!(" -H \"Authorization: Bearer {key}\""));
     let body = body.to_string().replace('\'', r"'\''");
     format!("curl {url}/v1/{path} -H 'Content-Type: application/json'{key} -d '{body}'")
 }

@@ -5,8 +5,10 @@
 mod client;
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -168,20 +170,44 @@ fn the_grace_period_ends() {
     assert_eq!(server.end().code(), Some(0));
 }
 
+/// A request that never comes whole is none that its end waits for.
+#[test]
+fn a_half_sent_request_holds_no_end() {
+    let Some(mut server) = Server::start(&["--grace", "20"]) else { return };
+    let mut socket = server.client.connect();
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
+    );
+    socket.write_all(head.as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let start = Instant::now();
+    server.signal(Signal::TERM);
+    assert!(client::Response::new(socket).whole().error(503).message.contains("shutting down"));
+    assert_eq!(server.end().code(), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
 #[test]
 fn keys_come_from_the_environment_and_from_files() {
     let Some(path) = common::model("smollm2") else { return };
     let keys = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(keys.path(), "from-file\n").unwrap();
     let args = [path.to_str().unwrap(), "--port", "0", "--kv-memory", "4096 tokens", "--max-model-len", "512"];
-    let mut command = command(&args);
-    command.arg("--api-key-file").arg(keys.path()).env("TEGULA_API_KEY", "from-environment");
-    let server = Server::of(command.spawn().unwrap());
+    let mut keyed = command(&args);
+    keyed.arg("--api-key-file").arg(keys.path()).env("TEGULA_API_KEY", "from-environment");
+    let server = Server::of(keyed.spawn().unwrap());
     server.client.get("/v1/models").error(401);
     for key in ["from-file", "from-environment"] {
         server.client.with("authorization", &format!("Bearer {key}")).get("/v1/models").ok();
     }
     assert!(server.greeting.iter().any(|line| line.contains("Bearer $TEGULA_API_KEY")), "{:#?}", server.greeting);
+
+    // A variable that is no key must not leave the door open.
+    for key in [OsStr::from_bytes(b"k\xff"), OsStr::new(" ")] {
+        let output = command(&args).env("TEGULA_API_KEY", key).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("TEGULA_API_KEY"), "{output:?}");
+    }
 }
 
 /// Also while it loads, the port answers; and a port is free as soon as its server is gone, however that went.

@@ -32,6 +32,19 @@ fn names_and_keys() {
     assert!(empty.config().unwrap_err().to_string().contains("all empty"));
 }
 
+/// Whoever means to have a key has one, or no server.
+#[test]
+fn a_variable_that_is_no_key_opens_nothing() {
+    use std::os::unix::ffi::OsStringExt;
+    assert_eq!(key_of(None).unwrap(), None);
+    assert_eq!(key_of(Some("".into())).unwrap(), None);
+    assert_eq!(key_of(Some("k y".into())).unwrap().as_deref(), Some("k y"));
+    for (bad, why) in [(&b" "[..], "white space"), (b"\t\n", "white space"), (b"k\xff", "UTF-8"), (b"\xff", "UTF-8")] {
+        let error = key_of(Some(OsString::from_vec(bad.to_vec()))).unwrap_err().to_string();
+        assert!(error.contains("TEGULA_API_KEY") && error.contains(why), "{error}");
+    }
+}
+
 #[test]
 fn a_model_is_named_as_the_user_names_it() {
     for (model, name) in [("smollm2", "smollm2"), ("./dir/a b.gguf", "a b"), ("hf:owner/name/file.gguf", "file")] {
@@ -60,12 +73,12 @@ fn the_example_works_in_a_shell_and_at_any_address() {
             .unwrap()
     };
     let chat = engine(Some(ChatTemplate::new("{{ messages }}").unwrap()));
-    let line = example(&chat, "http://127.0.0.1:1", true);
+    let line = example(&chat, "http://127.0.0.1:1", None);
     assert!(
         line.contains("/v1/chat/completions") && line.contains(r"it'\''s") && !line.contains("Authorization"),
         "{line}"
     );
-    let line = example(&engine(None), "http://127.0.0.1:1", false);
+    let line = example(&engine(None), "http://127.0.0.1:1", Some("$TEGULA_API_KEY"));
     assert!(line.contains("/v1/completions") && line.contains("Bearer $TEGULA_API_KEY"), "{line}");
     assert_eq!(reachable("0.0.0.0:80".parse().unwrap()).to_string(), "127.0.0.1:80");
     assert_eq!(reachable("[::]:80".parse().unwrap()).to_string(), "[::1]:80");
