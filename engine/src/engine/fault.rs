@@ -81,8 +81,10 @@ impl FaultLogs {
             }
         }
         let log = FaultLog { error: error.to_owned(), step, model: self.model.clone(), log: log.clone() };
-        // A thread that has panicked has said so.
-        let _ = self.writer.as_ref().map(|(logs, _)| logs.send(log));
+        if let Some((logs, _)) = &self.writer {
+            // A thread that has panicked has said so.
+            let _ = logs.send(log);
+        }
     }
 }
 

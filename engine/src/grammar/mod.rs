@@ -7,8 +7,8 @@
 //!
 //! The work is llguidance's: a lexer of derivatives and an Earley parser, walked over the tree of the vocabulary.
 //!
-//! A mask depends on all tokens before it, so a sequence under a grammar cannot have its next step planned before its token
-//! is known.
+//! A mask depends on all tokens before it: it is made where those are first known, on the thread that runs steps. A step may
+//! be planned before.
 
 mod form;
 #[cfg(test)]

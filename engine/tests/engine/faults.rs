@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use tegula_engine::engine::{FaultLog, Health, Request, Step, SubmitError, Work};
+use tegula_engine::engine::{
+    FaultLog, Health, Heartbeat, ModelInfo, Request, RowFault, Scripted, Step, StepFault, StepModel, StepResult,
+    SubmitError, Work,
+};
 use tegula_engine::metrics::{Ended, Observer};
 use tegula_engine::sampling::SamplingParams;
 use tegula_engine::schedule::{Event, FinishReason};
@@ -42,6 +45,28 @@ fn a_row_ends_its_own_sequence() {
     assert!(
         engine.metrics().text().contains("vllm:corrupted_requests_total{engine=\"0\",model_name=\"scripted\"} 1\n")
     );
+}
+
+/// A row whose form cannot be followed ends its sequence too, but says nothing of the model's logits.
+#[test]
+fn a_form_that_cannot_be_followed_is_no_corruption() {
+    struct Formless(Scripted);
+    impl StepModel for Formless {
+        fn info(&self) -> ModelInfo {
+            self.0.info()
+        }
+        fn run(&mut self, work: &Work, beat: &Heartbeat) -> Result<StepResult, StepFault> {
+            let mut result = self.0.run(work, beat)?;
+            result.rows.iter_mut().for_each(|row| row.fault = Some(RowFault::Form("no way on".into())));
+            Ok(result)
+        }
+    }
+    let engine = start(Formless(model(4, 64)), |b| b);
+    let completion = engine.generate(request(1, 10, 5)).unwrap().wait();
+    let end = completion.answers[0].end.as_ref().unwrap();
+    assert_eq!((end.reason, end.error.as_deref()), (FinishReason::Error, Some("no way on")));
+    let text = engine.metrics().text();
+    assert!(text.contains("vllm:corrupted_requests_total{engine=\"0\",model_name=\"scripted\"} 0\n"));
 }
 
 #[test]
