@@ -2,34 +2,48 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::Shutdown;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// A socket on which writing fails once nothing could be written for a while: then all buffers between are full, and
+/// A socket, which others may watch, on which writing fails once nothing could be written for a while: then all buffers between are full, and
 /// nobody has taken anything from them for so long.
 pub struct Impatient {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     patience: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl Impatient {
-    pub fn new(socket: TcpStream, patience: Duration) -> Impatient {
+    pub fn new(socket: Arc<TcpStream>, patience: Duration) -> Impatient {
         Impatient { socket, patience, waiting: None }
     }
 
-    fn write<T>(
+    fn write(
         &mut self,
         cx: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        let written = write(Pin::new(&mut self.socket), cx);
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let written = loop {
+            match self.socket.poll_write_ready(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => break Poll::Ready(Err(error)),
+                Poll::Pending => break Poll::Pending,
+            }
+            match write(&self.socket) {
+                // It was ready once, and is no more.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => break Poll::Ready(written),
+            }
+        };
         if written.is_ready() {
             self.waiting = None;
             return written;
@@ -43,14 +57,24 @@ impl Impatient {
 }
 
 impl AsyncRead for Impatient {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(cx, to)
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.socket.poll_read_ready(cx))?;
+            match self.socket.try_read(to.initialize_unfilled()) {
+                Ok(read) => {
+                    to.advance(read);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
     }
 }
 
 impl AsyncWrite for Impatient {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.write(cx, |socket, cx| socket.poll_write(cx, bytes))
+        self.write(cx, |socket| socket.try_write(bytes))
     }
 
     fn poll_write_vectored(
@@ -58,18 +82,19 @@ impl AsyncWrite for Impatient {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.write(cx, |socket, cx| socket.poll_write_vectored(cx, parts))
+        self.write(cx, |socket| socket.try_write_vectored(parts))
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
+        true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.write(cx, |socket, cx| socket.poll_flush(cx))
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The system has all that was written.
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.socket).shutdown(Shutdown::Write))
     }
 }

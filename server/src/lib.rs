@@ -36,6 +36,7 @@ mod stream;
 mod tokens;
 pub mod tools;
 pub mod trace;
+mod watched;
 
 pub use auth::Keys;
 pub use edge::router;

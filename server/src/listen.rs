@@ -1,9 +1,10 @@
 //! The socket: connections accepted, bounded, watched, and in the end closed.
 //!
 //! A client that closes its connection while it waits for an answer is noticed at once (also one that only closes its
-//! sending half): the request's handler or the answer's body is dropped, and with it the generation. A client whose
-//! machine vanished is noticed when what it was sent stays unacknowledged for [`ServerConfig::client_timeout`], one that
-//! stops reading when nothing more could be sent to it for as long.
+//! sending half, and whatever was sent behind the request, as long as the system has room for that): the request's handler
+//! or the answer's body is dropped, and with it the generation. A client whose machine vanished is noticed when what it was
+//! sent stays unacknowledged for [`ServerConfig::client_timeout`], one that stops reading when nothing more could be sent to
+//! it for as long.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,7 +21,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -32,6 +33,7 @@ use crate::error::ApiError;
 use crate::host;
 use crate::impatient::Impatient;
 use crate::state::{App, ServerConfig};
+use crate::watched::watched;
 
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -111,9 +113,11 @@ impl Server {
             };
             // Without these options it is served all the same.
             let _ = prepare(&socket, &config);
-            let io = TokioIo::new(Impatient::new(socket, config.client_timeout));
+            let socket = Arc::new(socket);
+            let io = TokioIo::new(Impatient::new(socket.clone(), config.client_timeout));
             if let Ok(permit) = connections.clone().try_acquire_owned() {
                 let service = TowerToHyperService::new(router.clone());
+                let service = service_fn(move |request| watched(socket.clone(), service.call(request)));
                 let connection = http(config.header_timeout).serve_connection(io, service);
                 let connection = graceful.watch(connection);
                 tokio::spawn(async move {

@@ -58,6 +58,7 @@ impl Server {
     }
 
     /// The state of its endpoints.
+    #[allow(dead_code)] // Not all that share this file ask for it.
     pub fn app(&self) -> &App {
         self.running.app()
     }

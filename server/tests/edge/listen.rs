@@ -114,6 +114,49 @@ fn a_client_that_leaves_takes_its_request_along() {
     }
 }
 
+/// Whatever was sent behind the request: a line end, as old clients do, or the next ones.
+#[test]
+fn what_comes_behind_a_request_does_not_hide_that_its_client_left() {
+    let server = long();
+    let next = b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    for behind in [b"\r\n".to_vec(), next.to_vec(), next.repeat(1000)] {
+        for stream in [false, true] {
+            let more = json!({ "max_tokens": 500, "ignore_eos": true, "stream": stream });
+            let mut socket = server.client.request("POST", COMPLETIONS, completion("p", more).to_string().as_bytes());
+            socket.set_nonblocking(true).unwrap();
+            // As much of it as goes.
+            let _ = socket.write_all(&behind);
+            server.wait("it runs", || server.engine.stats().scheduler.num_running > 0);
+            let steps = server.engine.stats().num_steps;
+            drop(socket);
+            server.wait("it has ended", || server.engine.stats().scheduler.num_running == 0);
+            let took = server.engine.stats().num_steps - steps;
+            assert!(took < 40, "{} bytes behind it: {took} steps of 10 ms", behind.len());
+        }
+    }
+}
+
+/// Requests that were sent together are answered one by one, the first of them a long one.
+#[test]
+fn requests_that_were_sent_together_are_all_answered() {
+    let server = Server::start(scripted());
+    let body = completion("p", json!({ "max_tokens": 200, "ignore_eos": true })).to_string();
+    let mut sent = format!(
+        "POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    sent += &"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(20);
+    let mut socket = server.client.connect();
+    socket.write_all(sent.as_bytes()).unwrap();
+    let mut reader = std::io::BufReader::new(socket);
+    for place in 0..21 {
+        let (answer, rest) = Response::read(reader).unwrap().keep();
+        let whole = answer.ok();
+        assert_eq!(whole["usage"]["completion_tokens"] == 200, place == 0, "{whole}");
+        reader = rest;
+    }
+}
+
 #[test]
 fn a_reset_connection_takes_its_request_along() {
     let server = long();
