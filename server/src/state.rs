@@ -29,7 +29,7 @@ pub struct ServerConfig {
     pub aliases: Vec<String>,
     /// Refuses requests with unknown parameters, which otherwise are named in a header of the answer.
     pub strict_parameters: bool,
-    /// Most bytes of a request's body.
+    /// Most bytes of a request's body. All that arrive or wait have eight times as many together.
     pub max_body: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
@@ -42,7 +42,7 @@ pub struct ServerConfig {
     pub ping_interval: Duration,
     /// Most connections; a few more are told that there are too many.
     pub max_connections: usize,
-    /// Most requests that are prepared at once: their texts made tokens, their grammars compiled.
+    /// Most requests that are prepared at once: their bodies parsed, their texts made tokens, their grammars compiled.
     pub max_blocking: usize,
 }
 

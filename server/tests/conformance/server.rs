@@ -54,7 +54,7 @@ impl Server {
         let server = tegula_server::Server::bind("127.0.0.1:0", config).expect("a free port");
         server.app().serve_with(engine.clone());
         let running = server.start().expect("a server");
-        Server { client: Client::new(running.addr()), engine, max_body, broken: false, running: running }
+        Server { client: Client::new(running.addr()), engine, max_body, broken: false, running }
     }
 
     /// The state of its endpoints.
