@@ -6,6 +6,9 @@ use tegula_engine::grammar::Form;
 use crate::error::ApiError;
 use crate::fields::{Field, Fields, short};
 
+/// OpenAI's parameter.
+const FORMAT: &str = "response_format";
+
 /// The form that a request asks for, and the parameter that asks. `prefix` is of the object that the fields are of.
 ///
 /// # Errors
@@ -23,7 +26,10 @@ pub fn take(fields: &mut Fields, prefix: &str) -> Result<Option<(Form, String)>,
             Err(ApiError::param(format!("{prefix}{name}"), message))
         }
     };
-    add(response_format(fields, prefix)?, "response_format")?;
+    // Messages say where in the parameter.
+    let format = response_format(fields);
+    let format = format.map_err(|error| ApiError { param: Some(format!("{prefix}{FORMAT}")), ..error });
+    add(format?, FORMAT)?;
     if let Some(object) = fields.take::<Map<String, Value>>("structured_outputs")? {
         let name = format!("{prefix}structured_outputs");
         for (key, value) in object.into_iter().filter(|(_, value)| !value.is_null()) {
@@ -60,10 +66,9 @@ fn truthy(value: &Value) -> bool {
     *value != false
 }
 
-fn response_format(fields: &mut Fields, prefix: &str) -> Result<Option<Form>, ApiError> {
-    const NAME: &str = "response_format";
-    let Some(mut object) = fields.take_object(NAME)? else { return Ok(None) };
-    let param = format!("{prefix}{NAME}");
+fn response_format(fields: &mut Fields) -> Result<Option<Form>, ApiError> {
+    let Some(mut object) = fields.take_object(FORMAT)? else { return Ok(None) };
+    let bad = |message: String| ApiError::bad_request(format!("{FORMAT}{message}"));
     let form = match object.take::<String>("type")?.as_deref() {
         Some("text") => None,
         // With a schema, as some servers have it.
@@ -75,10 +80,9 @@ fn response_format(fields: &mut Fields, prefix: &str) -> Result<Option<Form>, Ap
             None => Form::JsonObject,
         }),
         Some("json_schema") => {
-            let missing =
-                || ApiError::param(&*param, format!("{NAME}.json_schema.schema: missing; it must be a JSON schema"));
+            let missing = || bad(".json_schema.schema: missing; it must be a JSON schema".into());
             let mut inner = object.take_object("json_schema")?.ok_or_else(missing)?;
-            let form = schema(inner.take::<Value>("schema")?.ok_or_else(missing)?, &param)?;
+            let form = schema(inner.take::<Value>("schema")?.ok_or_else(missing)?, FORMAT)?;
             // What they say is so anyway, or for the reader.
             ["name", "description", "strict"].into_iter().for_each(|name| inner.accept(name));
             fields.finished(inner);
@@ -87,7 +91,7 @@ fn response_format(fields: &mut Fields, prefix: &str) -> Result<Option<Form>, Ap
         found => {
             let found = found.map_or("nothing".into(), |found| short(&found.into()));
             let expected = "\"text\", \"json_object\" or \"json_schema\"";
-            return Err(ApiError::param(&*param, format!("{NAME}.type: expected {expected}, found {found}")));
+            return Err(bad(format!(".type: expected {expected}, found {found}")));
         }
     };
     fields.finished(object);

@@ -359,7 +359,7 @@ fn tools(choice: Value, parallel: bool) -> Tools {
 fn mistakes_in_requests_are_told() {
     let named = |name: &str| json!({ "type": "function", "function": { "name": name } });
     for (tools, choice, param, says) in [
-        (json!({}), Value::Null, "tools", "expected a list, found {}"),
+        (json!({}), Value::Null, "tools", "expected a list, found an object"),
         (json!([1]), Value::Null, "tools[0]", "expected {\"type\": \"function\""),
         (json!([{ "type": "retrieval" }]), Value::Null, "tools[0].type", "found \"retrieval\""),
         (json!([{ "type": "function" }]), Value::Null, "tools[0].function", "expected an object"),
@@ -368,7 +368,7 @@ fn mistakes_in_requests_are_told() {
             json!([{ "type": "function", "function": { "name": "f", "parameters": [] } }]),
             Value::Null,
             "tools[0].function.parameters",
-            "found []",
+            "found an empty list",
         ),
         (
             json!([{ "type": "function", "function": { "name": "f", "parameters": { "type": "string" } } }]),
