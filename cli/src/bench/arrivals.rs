@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use rand::Rng;
 use rand_distr::{Distribution, Gamma};
+use tegula_engine::Error;
+
+/// Longest time over which requests are sent: a year.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// How the rate changes from the first request to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -44,17 +48,19 @@ impl Rate {
 /// The waits between them are gamma distributed around 1/rate with the shape `burstiness` (1: a Poisson process; smaller:
 /// in bursts; larger: more regular). With a constant rate they are scaled so that the last request is sent after n/rate
 /// seconds exactly: runs of other seeds then take equally long.
-pub(super) fn schedule(n: usize, rate: Rate, burstiness: f64, rng: &mut impl Rng) -> Vec<Duration> {
+///
+/// # Errors
+/// If the rate is so low that they would be sent over more than [`LONGEST`].
+pub(super) fn schedule(n: usize, rate: Rate, burstiness: f64, rng: &mut impl Rng) -> Result<Vec<Duration>, Error> {
     let last = n.saturating_sub(1).max(1) as f64;
     let mut at = 0.0;
     let mut times: Vec<f64> = (0..n)
         .map(|i| {
             let rate = rate.at(i as f64 / last);
-            // An infinite rate has no wait; Gamma refuses only what the options refuse too.
-            if rate.is_finite()
-                && let Ok(gamma) = Gamma::new(burstiness, 1.0 / (rate * burstiness))
-            {
-                at += gamma.sample(rng);
+            // An infinite rate has no wait. Of what the options allow, Gamma refuses waits that are no numbers any more.
+            if rate.is_finite() {
+                at +=
+                    Gamma::new(burstiness, 1.0 / (rate * burstiness)).map_or(f64::INFINITY, |gamma| gamma.sample(rng));
             }
             at
         })
@@ -63,7 +69,15 @@ pub(super) fn schedule(n: usize, rate: Rate, burstiness: f64, rng: &mut impl Rng
         let scale = n as f64 / rate / at;
         times.iter_mut().for_each(|t| *t *= scale);
     }
-    times.into_iter().map(Duration::from_secs_f64).collect()
+    let time = |seconds| Duration::try_from_secs_f64(seconds).ok().filter(|at| *at <= LONGEST);
+    let times: Option<Vec<Duration>> = times.into_iter().map(time).collect();
+    times.ok_or_else(|| {
+        Error::Usage(
+            "the rate is so low that the requests would be sent over more than a year: raise --request-rate, or \
+             --ramp-up-start-rps and --ramp-up-end-rps, or lower --num-prompts"
+                .into(),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -73,14 +87,27 @@ mod tests {
     use rand_pcg::Pcg64;
 
     fn waits(n: usize, rate: Rate, burstiness: f64) -> Vec<f64> {
-        let times = schedule(n, rate, burstiness, &mut Pcg64::seed_from_u64(7));
+        let times = schedule(n, rate, burstiness, &mut Pcg64::seed_from_u64(7)).unwrap();
         let mut before = 0.0;
         times.iter().map(|t| t.as_secs_f64() - std::mem::replace(&mut before, t.as_secs_f64())).collect()
     }
 
     #[test]
     fn an_infinite_rate_sends_all_at_once() {
-        assert_eq!(schedule(3, Rate::Infinite, 1.0, &mut Pcg64::seed_from_u64(1)), [Duration::ZERO; 3]);
+        assert_eq!(schedule(3, Rate::Infinite, 1.0, &mut Pcg64::seed_from_u64(1)).unwrap(), [Duration::ZERO; 3]);
+    }
+
+    #[test]
+    fn a_rate_too_low_for_any_clock_is_refused() {
+        let rising = |how, start| Rate::Rising { how, start, end: 1.0 };
+        for low in [1e-9, 1e-300, 1e-320] {
+            for rate in [Rate::Constant(low), rising(Ramp::Linear, low), rising(Ramp::Exponential, low)] {
+                let error = schedule(8, rate, 1.0, &mut Pcg64::seed_from_u64(1)).unwrap_err().to_string();
+                assert!(error.contains("--request-rate"), "{rate:?}: {error}");
+            }
+        }
+        let slow = schedule(8, Rate::Constant(1e-6), 1.0, &mut Pcg64::seed_from_u64(1)).unwrap();
+        assert!((slow[7].as_secs_f64() - 8e6).abs() < 1e-3, "{slow:?}");
     }
 
     #[test]

@@ -224,12 +224,12 @@ async fn measure(args: Args, out: &mut dyn Write) -> Result<(), Error> {
             return Err(Error::Usage(format!("{}: a first request failed: {error}", args.base())));
         }
     }
-    let most = args.load.max_concurrency.unwrap_or(usize::MAX >> 4).min(Semaphore::MAX_PERMITS);
+    let most = args.load.max_concurrency.unwrap_or(Semaphore::MAX_PERMITS).min(Semaphore::MAX_PERMITS);
     if args.load.num_warmups > 0 {
         let warmups = vec![spare; args.load.num_warmups];
         send(&client, warmups, vec![Duration::ZERO; args.load.num_warmups], most, None, true).await?;
     }
-    let arrivals = schedule(samples.len(), args.rate(), args.load.burstiness, &mut args.dataset.rng(2));
+    let arrivals = schedule(samples.len(), args.rate(), args.load.burstiness, &mut args.dataset.rng(2))?;
     client.start_clock();
     let start = Instant::now();
     let prefix = args.sampling.request_id_prefix.clone();
