@@ -211,13 +211,13 @@ pub fn header_floods(server: &mut Server, few: &[Known]) -> Outcome<Vec<Figure>>
     let mut slow = vec![];
     for _ in 0..100 {
         let mut connection = server.connect()?;
-        connection.stream.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\nx-slow: ")?;
+        connection.stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-slow: ")?;
         slow.push(connection);
     }
     let began = Instant::now();
     let many = |n: usize, length: usize| -> Vec<u8> {
         let lines: String = (0..n).map(|i| format!("x-flood-{i}: {}\r\n", "y".repeat(length))).collect();
-        format!("GET /health HTTP/1.1\r\nhost: x\r\n{lines}\r\n").into_bytes()
+        format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{lines}\r\n").into_bytes()
     };
     let mut random = Random(3);
     let garbage: Vec<u8> = (0..100_000).map(|_| random.next() as u8).collect();
@@ -226,14 +226,17 @@ pub fn header_floods(server: &mut Server, few: &[Known]) -> Outcome<Vec<Figure>>
         ("100,000 headers", many(100_000, 1)),
         ("a header of 1 MB", many(1, 1 << 20)),
         ("50 headers of 20 kB", many(50, 20_000)),
-        ("a path of 1 MB", format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "z".repeat(1 << 20)).into_bytes()),
+        ("a path of 1 MB", format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "z".repeat(1 << 20)).into_bytes()),
         ("garbage", garbage),
         (
             "two lengths",
-            b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{}{}{}"
+            b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{}{}{}"
                 .to_vec(),
         ),
-        ("a length that is none", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n{}".to_vec()),
+        (
+            "a length that is none",
+            b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n{}".to_vec(),
+        ),
     ];
     for (name, bytes) in &floods {
         let mut connection = server.connect()?;
@@ -250,7 +253,7 @@ pub fn header_floods(server: &mut Server, few: &[Known]) -> Outcome<Vec<Figure>>
     }
     // Many requests at once on one connection are answered in their order.
     let mut connection = server.connect()?;
-    connection.stream.write_all(&b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100))?;
+    connection.stream.write_all(&b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(100))?;
     for i in 0..100 {
         match connection.response()?.status() {
             200 => {}
@@ -312,7 +315,9 @@ pub fn oversized(server: &mut Server, few: &[Known]) -> Outcome<Vec<Figure>> {
     // More than a body may have: told before all of it is there.
     let big = vec![b' '; 20 << 20];
     let head = |length: &str| {
-        format!("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n{length}\r\n\r\n")
+        format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{length}\r\n\r\n"
+        )
     };
     for (name, head, body) in [
         ("20 MB", head("content-length: 20971520"), &big[..]),
