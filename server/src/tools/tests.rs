@@ -5,10 +5,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tegula_engine::chat::{ChatTemplate, Conversation, Message};
-use tegula_engine::gguf::{Gguf, Writer};
 use tegula_engine::grammar::{GrammarError, Grammars};
 use tegula_engine::sampling::allows;
-use tegula_engine::tokenizer::Tokenizer;
+use tegula_engine::tokenizer::{Tokenizer, small::small};
 
 use super::*;
 
@@ -397,25 +396,7 @@ fn mistakes_in_requests_are_told() {
 
 /// A byte for each token, then control tokens.
 fn tokenizer(control: &[&str]) -> Arc<Tokenizer> {
-    // Bytes that are no printable Latin-1 characters are written as those from U+0100 on.
-    let mut spare = (0x100..).filter_map(char::from_u32);
-    let mut text = |byte: u8| match byte {
-        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte).to_string(),
-        _ => spare.next().unwrap().to_string(),
-    };
-    let mut texts: Vec<String> = (0..=255).map(&mut text).collect();
-    let mut kinds = vec![1; 256];
-    texts.extend(control.iter().map(|name| name.to_string()));
-    kinds.resize(texts.len(), 3);
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut writer = Writer::new();
-    writer.meta("tokenizer.ggml.model", "gpt2");
-    writer.meta("tokenizer.ggml.pre", "gpt-2");
-    writer.meta("tokenizer.ggml.tokens", texts.as_slice());
-    writer.meta("tokenizer.ggml.token_type", kinds.as_slice());
-    writer.meta("tokenizer.ggml.merges", [].as_slice() as &[&str]);
-    writer.meta("tokenizer.ggml.eos_token_id", 256u32);
-    Arc::new(Tokenizer::from_gguf(&Gguf::from_bytes("bytes", writer.finish()).unwrap()).unwrap())
+    Arc::new(small(&[], control))
 }
 
 /// Draws tokens that the form allows: their text, names of visible ones included.
